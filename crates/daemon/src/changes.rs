@@ -1,6 +1,5 @@
 //! A limit on logged changes: of a peer or a lane that flaps, not every change is logged.
 
-use crate::system::part::Part;
 use std::collections::BTreeMap;
 use wavelane_base::{Instant, Span};
 
@@ -45,23 +44,21 @@ const LOSSES_EVERY: Span = Span::from_secs(60);
 
 /// What other programs took away: when that was last logged of each part, and how many times it was not since.
 #[derive(Debug, Default)]
-pub(crate) struct Losses(BTreeMap<Part, (Option<Instant>, u64)>);
+pub(crate) struct Losses(BTreeMap<String, (Option<Instant>, u64)>);
 
 impl Losses {
-    /// What counts the loss of a part, and the line about it if it is to be logged. `device` is the name of ours.
+    /// What counts the loss of a part, and the line about it if it is to be logged: what it is, and what usually takes it away.
     pub(crate) fn told(
         &mut self,
         at: Instant,
-        part: Part,
+        (what, by): (String, String),
         result: Result<(), String>,
-        device: &str,
     ) -> (&'static str, Option<String>) {
-        let (what, by) = part.words(device);
         if let Err(e) = result {
             let line = format!("{what}: gone, and cannot be put back ({by}): {e}; restart wavelaned if that stays");
             return ("state_missing", Some(line));
         }
-        let (told, unsaid) = self.0.entry(part).or_insert((None, 0));
+        let (told, unsaid) = self.0.entry(what.clone()).or_insert((None, 0));
         if told.is_some_and(|told| at.since(told) < LOSSES_EVERY) {
             *unsaid += 1;
             return ("state_put_back", None);
@@ -134,6 +131,7 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::part::Part;
 
     #[test]
     fn what_one_peer_causes_is_logged_a_bounded_number_of_times_and_counted() {
@@ -150,7 +148,7 @@ mod tests {
     #[test]
     fn who_takes_a_part_away_again_and_again_fills_no_log() {
         let mut losses = Losses::default();
-        let mut told = |at, part, result| losses.told(Instant::from_secs(at), part, result, "wl0");
+        let mut told = |at, part: Part, result| losses.told(Instant::from_secs(at), part.words("wl0"), result);
         let lines: Vec<String> = (0..=60).filter_map(|at| told(at, Part::PolicyRules, Ok(())).1).collect();
         assert!(lines.len() == 2 && lines[1].ends_with("(59 changes before were not logged)"), "{lines:?}");
         assert!(matches!(told(61, Part::Routes, Ok(())), ("state_put_back", Some(_))), "another part");

@@ -36,6 +36,8 @@ pub struct Snooped {
     pub sent_again: u64,
     /// Acknowledgements that went no further.
     pub suppressed: u64,
+    /// Acknowledgements of what did not pass here.
+    pub beyond: u64,
 }
 
 #[derive(Debug)]
@@ -53,14 +55,16 @@ struct Segment {
 struct Way {
     /// In order of sequence.
     segments: VecDeque<Segment>,
+    /// Behind the last octet that passed, kept or not.
+    end: u32,
     /// The last acknowledgement, and the window in it.
     acked: Option<(u32, u16)>,
     /// Duplicates of it.
     duplicates: u32,
     /// Duplicates that answer superfluous repeats of ours (RFC 2883) and ask for nothing, and until when they may come.
     owed: (u32, Instant),
-    /// From a segment's passing to its acknowledgement (RFC 6298's estimator's mean).
-    round_trip: Option<Span>,
+    /// From a segment's passing to its acknowledgement: mean and deviation (RFC 6298, section 2).
+    round_trip: Option<(Span, Span)>,
     heard: Instant,
 }
 
@@ -71,7 +75,24 @@ fn before(a: u32, b: u32) -> bool {
 
 impl Way {
     fn rto(&self) -> Span {
-        self.round_trip.map_or(RTO_MIN, |rtt| rtt.times(2).clamp(RTO_MIN, RTO_MAX))
+        self.round_trip.map_or(RTO_MIN, |(mean, _)| mean.times(2).clamp(RTO_MIN, RTO_MAX))
+    }
+    fn mean(&self) -> Span {
+        self.round_trip.map_or(RTO_MIN, |(mean, _)| mean)
+    }
+    /// Less than this no acknowledgement of a repeat takes but for a few, and the most that those of overtaken segments are late.
+    fn least(&self) -> Span {
+        self.round_trip
+            .map_or(RTO_MIN, |(mean, deviation)| mean.saturating_sub(deviation.times(2)).max(mean.scale(1, 2)))
+    }
+    fn sample(&mut self, sample: Span) {
+        self.round_trip = Some(match self.round_trip {
+            None => (sample, sample.scale(1, 2)),
+            Some((mean, deviation)) => {
+                let off = mean.max(sample).saturating_sub(mean.min(sample));
+                (mean.scale(7, 8) + sample.scale(1, 8), deviation.scale(3, 4) + off.scale(1, 4))
+            }
+        });
     }
     /// When the first segment is sent again, if it is.
     fn due(&self) -> Option<Instant> {
@@ -81,6 +102,11 @@ impl Way {
             // Each try doubles it.
             first.at + self.rto().times(1 << first.tries.min(6)).min(RTO_MAX)
         })
+    }
+    fn passed(&mut self, end: u32) {
+        if before(self.end, end) {
+            self.end = end;
+        }
     }
     fn octets(&self) -> usize {
         self.segments.iter().map(|segment| segment.packet.len()).sum()
@@ -142,6 +168,12 @@ impl Snoop {
             let plain = plain.then_some(&header.options.sack);
             passes = self.acked(now, (target, source), (header.ack, header.window), plain);
         }
+        if header.flags.has(Flags::FIN)
+            && let Some(way) = self.ways.get_mut(&(source, target))
+        {
+            // It is acknowledged as an octet is.
+            way.passed(header.seq.wrapping_add(len).wrapping_add(1));
+        }
         if header.flags.has(Flags::SYN) {
             self.forget((source, target));
         } else if len > 0 && is_snooped(target) {
@@ -156,12 +188,16 @@ impl Snoop {
     }
     fn keep(&mut self, now: Instant, direction: Direction, (seq, len): (u32, u32), packet: &[u8]) {
         let is_full = self.ways.len() >= self.ways_max && !self.ways.contains_key(&direction);
+        if let Some(way) = self.ways.get_mut(&direction) {
+            way.passed(seq.wrapping_add(len));
+        }
         if is_full || self.octets + packet.len() > self.octets_max {
             self.done.not_kept += 1;
             return;
         }
         let way = self.ways.entry(direction).or_insert_with(|| Way {
             segments: VecDeque::new(),
+            end: seq.wrapping_add(len),
             acked: None,
             duplicates: 0,
             owed: (0, now),
@@ -199,6 +235,11 @@ impl Snoop {
         plain: Option<&SackBlocks>,
     ) -> bool {
         let Some(way) = self.ways.get_mut(&direction) else { return true };
+        // Of what did not pass here no host has anything: it is forged, or old, and would end all repairs up to there.
+        if before(way.end, ack) {
+            self.done.beyond += 1;
+            return true;
+        }
         way.heard = now;
         match way.acked {
             Some((last, _)) if before(ack, last) => return true,
@@ -222,23 +263,22 @@ impl Snoop {
                 way.acked = Some((ack, window));
             }
         }
-        while let Some(first) = way.segments.front().filter(|first| !before(ack, first.seq.wrapping_add(first.len))) {
+        let is_covered = |first: &Segment| !before(ack, first.seq.wrapping_add(first.len));
+        while way.segments.front().is_some_and(is_covered) {
+            let Some(first) = way.segments.pop_front() else { break };
             self.octets -= first.packet.len();
             // Of one that was sent again nobody knows which was heard (RFC 6298, section 3).
             if !first.is_repeat && first.seq.wrapping_add(first.len) == ack {
-                let sample = now.since(first.at);
-                way.round_trip = Some(way.round_trip.map_or(sample, |rtt| rtt.scale(7, 8) + sample.scale(1, 8)));
+                way.sample(now.since(first.at));
             }
             // Sooner than a repeat of ours can be answered: it was late, not lost.
-            let round_trip = way.round_trip.unwrap_or(RTO_MIN);
-            if first.tries > 0 && now.since(first.at) < round_trip {
+            if first.tries > 0 && now.since(first.at) < way.least() {
                 let owed = if now < way.owed.1 { way.owed.0 } else { 0 };
-                way.owed = (owed + 1, first.at + round_trip.times(2).max(PATIENCE_MIN));
+                way.owed = (owed + 1, first.at + way.mean().times(2).max(PATIENCE_MIN));
             }
-            way.segments.pop_front();
         }
         self.next = self.next.min(way.due().unwrap_or(Instant::FAR_FUTURE));
-        let (asks, patience) = (way.duplicates > 0, way.round_trip.unwrap_or(RTO_MIN).max(PATIENCE_MIN));
+        let (asks, patience) = (way.duplicates > 0, way.mean().max(PATIENCE_MIN));
         let lost = way.segments.front_mut().filter(|first| asks && first.seq == ack && first.tries < TRIES_MAX);
         let Some(first) = lost else { return true };
         // Its repeat may be lost, too: then what asks for it was sent after that.

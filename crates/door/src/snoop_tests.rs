@@ -209,7 +209,7 @@ fn repeats_measure_nothing_and_what_is_behind_a_hole_waits() {
     assert!(!handle(&mut snoop, at(61), &ack(SEGMENT, 500)));
     assert_eq!(snoop.poll_packet().as_deref(), Some(&*repeat));
     handle(&mut snoop, at(62), &ack(2 * SEGMENT, 500));
-    assert_eq!(way(&snoop), Some(Span::from_millis(11)));
+    assert_eq!(way(&snoop).map(|(mean, _)| mean), Some(Span::from_millis(11)));
     // The third was never kept: what follows it waits until that is there.
     handle(&mut snoop, at(70), &data(3 * SEGMENT));
     snoop.handle_timeout(at(5_000));
@@ -217,4 +217,49 @@ fn repeats_measure_nothing_and_what_is_behind_a_hole_waits() {
     handle(&mut snoop, at(5_001), &ack(3 * SEGMENT, 500));
     snoop.handle_timeout(at(5_002));
     assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(3 * SEGMENT)));
+}
+
+#[test]
+fn what_acknowledges_more_than_passed_changes_nothing() {
+    let mut snoop = Snoop::new(10, 1 << 20);
+    for n in 0..10 {
+        handle(&mut snoop, at(n), &data(n as u32 * SEGMENT));
+    }
+    // Blindly sent: one octet too many, and far ahead.
+    for far in [10 * SEGMENT + 1, 1 << 30, (1 << 31) - 1] {
+        assert!(handle(&mut snoop, at(11), &ack(far, 500)), "it is the sender's to judge");
+    }
+    assert_eq!((snoop.done.beyond, snoop.held().1), (3, 10 * 1_040));
+    // Repairs go on.
+    assert!(handle(&mut snoop, at(12), &ack(SEGMENT, 500)));
+    assert!(!handle(&mut snoop, at(13), &ack(SEGMENT, 500)));
+    assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(SEGMENT)));
+    // What passed without being kept passed; an end counts as an octet.
+    let mut small = Snoop::new(1, 2_000);
+    for n in 0..3 {
+        handle(&mut small, at(0), &data(n * SEGMENT));
+    }
+    handle(&mut small, at(0), &packet(ends(), (3 * SEGMENT, 1), (Flags(Flags::ACK.0 | Flags::FIN.0), 500), 0));
+    assert!(handle(&mut small, at(1), &ack(3 * SEGMENT + 1, 500)));
+    assert_eq!((small.done.beyond, small.held()), (0, (1, 0)));
+}
+
+#[test]
+fn a_repair_that_is_answered_a_little_sooner_owes_nothing() {
+    let mut snoop = Snoop::new(10, 1 << 20);
+    // Round trips of 18 to 22 ms.
+    for n in 0..40_u32 {
+        handle(&mut snoop, at(u64::from(n) * 30), &data(n * SEGMENT));
+        handle(&mut snoop, at(u64::from(n) * 30 + 18 + u64::from(n % 5)), &ack((n + 1) * SEGMENT, 500));
+    }
+    // Two losses, one after the other; the first repeat is heard 18.5 ms later.
+    for n in 40..44 {
+        handle(&mut snoop, at(1_200), &data(n * SEGMENT));
+    }
+    assert!(!handle(&mut snoop, at(1_220), &ack(40 * SEGMENT, 500)));
+    assert!(snoop.poll_packet().is_some());
+    let now = Instant::from_micros(1_238_500);
+    assert!(handle(&mut snoop, now, &ack(42 * SEGMENT, 500)));
+    assert!(!handle(&mut snoop, now, &ack(42 * SEGMENT, 500)));
+    assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(42 * SEGMENT)), "the only duplicate is no copy's");
 }

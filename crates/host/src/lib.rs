@@ -25,6 +25,7 @@ pub mod port;
 pub mod raw;
 pub mod realtime;
 pub mod routes;
+pub mod signals;
 pub mod streams;
 pub mod tcp;
 mod tool;

@@ -3,10 +3,12 @@
 
 use crate::ether::Mac;
 use nix::net::if_::if_nametoindex;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// EtherTypes (IEEE 802 numbers).
 const ARP: u16 = 0x0806;
@@ -93,6 +95,26 @@ impl NeighborSocket {
             libc::sendto(self.socket.as_raw_fd(), at, len, libc::MSG_DONTWAIT, (&raw const name).cast(), name_len())
         };
         if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+    /// The same; waits for room while `left` says that there is time.
+    pub fn send_within(&self, message: &[u8], to: Mac, left: impl Fn() -> Duration) -> io::Result<()> {
+        loop {
+            let error = match self.send(message, to) {
+                Err(error) if !left().is_zero() => error,
+                done => return done,
+            };
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => {
+                    let wait = PollTimeout::try_from(left()).unwrap_or(PollTimeout::MAX);
+                    let mut one = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
+                    let _ = poll(&mut one, wait);
+                }
+                // The device's queue is full, which nobody tells.
+                Some(libc::ENOBUFS) => std::thread::sleep(Duration::from_millis(1).min(left())),
+                Some(libc::EINTR) => {}
+                _ => return Err(error),
+            }
+        }
     }
     fn name(&self, mac: Mac) -> libc::sockaddr_ll {
         // SAFETY: all-zero is a valid value of this C structure.

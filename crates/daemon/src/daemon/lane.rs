@@ -104,7 +104,7 @@ impl Daemon {
         let mut ended = None;
         let lane = &mut self.lanes[port];
         let Some(socket) = lane.socket.as_mut().filter(|_| lane.readable) else { return false };
-        let (mut octets, mut questions) = (0, Vec::new());
+        let (mut octets, mut questions, mut unasked) = (0, Vec::new(), 0);
         for _ in 0..READS_PER_ROUND {
             let (clock, gateway) = (&self.clock, &mut self.gateway);
             let mut read_at = None;
@@ -123,8 +123,10 @@ impl Daemon {
                 };
                 octets += d.bytes.len();
                 if reflector::is_question(d.bytes) && d.segment.is_none_or(|size| usize::from(size) == QUESTION_LEN) {
+                    let all = d.bytes.as_chunks().0.iter();
                     let room = QUESTIONS_MAX - questions.len();
-                    let all = d.bytes.as_chunks().0.iter().take(room);
+                    unasked += all.len().saturating_sub(room);
+                    let all = all.take(room);
                     questions.extend(all.map(|octets| TimeQuestion {
                         from: d.from,
                         at: d.at,
@@ -151,6 +153,7 @@ impl Daemon {
             }
         }
         ended.iter().for_each(|why| self.say(why));
+        self.counters.add("dropped_time_questions", unasked as u64);
         self.tell_time(port, questions);
         true
     }

@@ -254,7 +254,7 @@ impl<S> Decisions<S> {
     /// Another program took away what we installed.
     fn lost(&mut self, now: Instant, config: &Config, part: Part, result: Result<(), String>) {
         let device = config.tun.as_ref().map_or("", |tun| &tun.name);
-        let (count, line) = self.losses.told(now, part, result, device);
+        let (count, line) = self.losses.told(now, part.words(device), result);
         self.orders.push(Order::Count(count));
         self.orders.extend(line.map(Order::Say));
     }

@@ -7,7 +7,7 @@ use super::tunnels::Tunnels;
 use crate::config::Placement;
 use crate::start::StartError;
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -32,12 +32,19 @@ pub(super) trait Work: Send {
     fn end(&mut self, now: Instant, told: &mut Told);
 }
 
+/// See [`Told::lost`].
+pub(super) type Lost = ((String, String), Result<(), String>);
+
 /// What it tells.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) tunnels: Vec<Tunnel>,
     pub(super) claims: Vec<Claims>,
     pub(super) counts: BTreeMap<&'static str, u64>,
+    /// What another program took away: what it is and what usually takes it, and what became of it.
+    pub(super) lost: Vec<Lost>,
+    /// Lines for the log, of the end.
+    pub(super) last: Option<String>,
     /// Why it could not go on.
     failure: Option<io::Error>,
 }
@@ -63,14 +70,16 @@ pub(super) struct Beside {
     told: Arc<Mutex<Told>>,
     thread: Option<JoinHandle<()>>,
     end: Option<UnixStream>,
-    /// Readable when the thread could not go on.
+    /// Readable when there is something to log, or the thread could not go on.
     pub(super) bell: UnixStream,
 }
 
 impl Beside {
     pub(super) fn start(mut work: Box<dyn Work>) -> io::Result<Self> {
         let (end, ends) = UnixStream::pair()?;
-        let (bell, alive) = UnixStream::pair()?;
+        let (bell, mut rings) = UnixStream::pair()?;
+        bell.set_nonblocking(true)?;
+        rings.set_nonblocking(true)?;
         let mut poller = Poller::new()?;
         poller.add(&ends, TOKEN_END, Watch::Readable)?;
         work.watch(&poller)?;
@@ -78,7 +87,7 @@ impl Beside {
         let tells = Arc::clone(&told);
         let run = move || {
             // The one is closed when this returns, the other hears of the end.
-            let _open = (alive, ends);
+            let _ends = ends;
             loop {
                 let now = NodeClock.now();
                 work.prepare(now, &poller);
@@ -86,6 +95,10 @@ impl Beside {
                 if let Err(e) = work.turn(now, &mut told) {
                     told.failure = Some(e);
                     return;
+                }
+                if !told.lost.is_empty() {
+                    // One that is full rings already.
+                    let _ = rings.write(&[0]);
                 }
                 drop(told);
                 match poller.wait(Some(NodeClock.until(work.deadline()))) {
@@ -108,18 +121,30 @@ impl Beside {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         (told.tunnels.clone(), told.claims.clone(), told.counts.iter().map(|(name, n)| (*name, *n)).collect())
     }
-    /// Why it could not go on.
-    pub(super) fn failure(&self) -> io::Error {
-        let failure = self.told.lock().unwrap_or_else(PoisonError::into_inner).failure.take();
-        failure.unwrap_or_else(|| ErrorKind::Other.into())
+    /// What is to be logged since it was last asked, or why it could not go on.
+    pub(super) fn heard(&mut self) -> io::Result<Vec<Lost>> {
+        let heard = self.bell.read(&mut [0; 64]);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match heard {
+            Ok(0) => Err(told.failure.take().unwrap_or_else(|| ErrorKind::Other.into())),
+            _ => Ok(std::mem::take(&mut told.lost)),
+        }
+    }
+    /// Ends it. Returns what it says to that.
+    pub(super) fn end(mut self) -> Option<String> {
+        self.finish();
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).last.take()
+    }
+    fn finish(&mut self) {
+        self.end.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        self.end.take();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.finish();
     }
 }

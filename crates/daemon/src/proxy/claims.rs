@@ -2,7 +2,8 @@
 //! has the clients' (ARP, RFC 826; neighbour discovery, RFC 4861), so that what they send each other comes here. No socket and no clock.
 //!
 //! Hosts keep what they hear last: each word of a true owner is followed by ours, at once and once more when the owner's own answer must have
-//! come. Claims go to known hosts alone, and never to all of the link. At the end each hears the truth.
+//! come. Claims go to known hosts alone, and never to all of the link. At the end each hears the truth, so whoever answers in a host's name is
+//! believed only if that host does not answer the same question: nothing that a link address says proves whose it is.
 
 use crate::config::width;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,8 @@ const RENEW: Span = Span::from_secs(10);
 /// How often each listed host is asked where it is, until it is known, and later.
 const ASK: Span = Span::from_secs(1);
 const ASK_KNOWN: Span = Span::from_secs(60);
+/// By then whoever has an address has answered who asked for it: within less, and late by a busy radio.
+const DECIDE: Span = Span::from_millis(500);
 /// One that did not say anything for so long is told nothing more.
 const FORGET: Span = Span::from_secs(300);
 
@@ -164,6 +167,17 @@ struct Host {
     heard: Instant,
 }
 
+/// Who answered for a host's address from another link address.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    mac: Mac,
+    /// When that was asked.
+    asked: Instant,
+    decided: Instant,
+    /// A third did so, too: of two nobody knows which has it.
+    is_one_of_many: bool,
+}
+
 /// What may be sent.
 #[derive(Debug)]
 struct Budget {
@@ -217,8 +231,10 @@ pub struct Claims {
     routers: Vec<IpAddr>,
     clients: Vec<IpPrefix>,
     hosts: BTreeMap<IpAddr, Host>,
-    /// Who was asked lately, and when.
+    /// Who was asked lately by all of the link, and when.
     asked: BTreeMap<IpAddr, Instant>,
+    /// Of known hosts alone.
+    candidates: BTreeMap<IpAddr, Candidate>,
     /// Who is to be told again about whom.
     again: BTreeMap<(IpAddr, IpAddr), Instant>,
     /// When the next round of renewals begins, and whose turn was last in one that is not over.
@@ -257,6 +273,7 @@ impl Claims {
             clients: clients.to_vec(),
             hosts: BTreeMap::new(),
             asked: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             again: BTreeMap::new(),
             renew_at: Instant::ZERO,
             renewed: None,
@@ -304,17 +321,20 @@ impl Claims {
                 self.hosts.insert(sender, host);
             }
             // Whoever has it now answers when asked; the word of a stranger alone changes nothing.
-            Some(_) if !self.is_answer(now, &heard) => {
+            Some(mac) => {
                 self.count("arp_changes");
-                return self.ask_soon(now, sender);
+                return match self.asked_lately(now, &heard) {
+                    Some(asked) => self.stand(now, (sender, mac), asked, heard.mac),
+                    None => self.ask_soon(now, sender),
+                };
             }
             None if self.is_client(sender) && self.known().0 >= HOSTS_MAX => {
                 return self.count("dropped_arp_hosts_full");
             }
-            new => {
+            None => {
                 self.hosts.insert(sender, host);
                 let pairs = self.concerns(sender);
-                self.tell(now, &pairs, new.is_none());
+                self.tell(now, &pairs, true);
             }
         }
         match heard.kind {
@@ -336,12 +356,41 @@ impl Claims {
             Kind::Asks | Kind::Answers => {}
         }
     }
-    /// Whether it answers what was asked from here.
-    fn is_answer(&self, now: Instant, heard: &Heard) -> bool {
+    /// When all of the link was asked from here what it answers, if it is such an answer.
+    fn asked_lately(&self, now: Instant, heard: &Heard) -> Option<Instant> {
         let (four, six) = self.own_at;
         let to_us = four.map(IpAddr::V4) == Some(heard.to) || six.map(IpAddr::V6) == Some(heard.to);
-        let lately = self.asked.get(&heard.about).is_some_and(|at| now.since(*at) < ASK);
-        heard.kind == Kind::Answers && to_us && lately
+        let asked = self.asked.get(&heard.about).filter(|at| now.since(**at) < ASK);
+        asked.copied().filter(|_| heard.kind == Kind::Answers && to_us)
+    }
+    /// Somebody answers in a host's name.
+    fn stand(&mut self, now: Instant, (host, old): (IpAddr, Mac), asked: Instant, mac: Mac) {
+        if let Some(candidate) = self.candidates.get_mut(&host) {
+            candidate.is_one_of_many |= candidate.mac != mac;
+            return;
+        }
+        let candidate = Candidate { mac, asked, decided: now + DECIDE, is_one_of_many: false };
+        self.candidates.insert(host, candidate);
+        // What all are asked may be lost on its way to one.
+        if self.words.take(now, 1, FOR_ANSWERS) {
+            self.ask(now, host, Some(old));
+        }
+    }
+    /// Takes candidates' addresses, unless who had them before spoke since that was asked.
+    fn decide(&mut self, now: Instant) {
+        let due: Vec<IpAddr> =
+            self.candidates.iter().filter(|(_, of)| of.decided <= now).map(|(host, _)| *host).collect();
+        for address in due {
+            let Some(candidate) = self.candidates.remove(&address) else { continue };
+            let Some(host) = self.hosts.get_mut(&address) else { continue };
+            if candidate.is_one_of_many || host.heard >= candidate.asked {
+                self.count("arp_contested");
+                continue;
+            }
+            *host = Host { mac: candidate.mac, heard: now };
+            let pairs = self.concerns(address);
+            self.tell(now, &pairs, false);
+        }
     }
     /// Whether what one of them sends the other is to come here.
     fn crosses(&self, one: IpAddr, other: IpAddr) -> bool {
@@ -417,7 +466,9 @@ impl Claims {
                 (discovery(SOLICITATION, 0, (own, target), address, (1, self.own)), true, mac)
             }
         };
-        self.asked.insert(address, now);
+        if to.is_none() {
+            self.asked.insert(address, now);
+        }
         self.send(message);
     }
     fn send(&mut self, message: Message) {
@@ -428,6 +479,7 @@ impl Claims {
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.decide(now);
         let due = self.again.iter().filter(|(_, at)| **at <= now);
         let mut due: Vec<_> = due.map(|(pair, at)| (*at, *pair)).collect();
         due.sort_unstable();
@@ -480,7 +532,8 @@ impl Claims {
     pub fn poll_timeout(&self) -> Instant {
         let again = self.again.values().min().map(|at| (*at).max(self.words.at(FOR_ANSWERS)));
         let renew = self.renewed.map_or(self.renew_at, |_| self.renewals.at(0));
-        again.into_iter().chain([renew]).fold(self.ask_at, Instant::min)
+        let decided = self.candidates.values().map(|candidate| candidate.decided).min();
+        again.into_iter().chain(decided).chain([renew]).fold(self.ask_at, Instant::min)
     }
     /// The next message to send.
     pub fn poll_message(&mut self) -> Option<Message> {

@@ -181,3 +181,65 @@ fn many_clients_are_renewed_in_turn_and_questions_are_answered_meanwhile() {
     }
     assert!(sent <= (BURST + BURST_RENEWALS + 60 * RATE) as usize + 10, "{sent} in a minute");
 }
+
+/// Has the machine ask for a host, as it does when a strange word comes in its name, and answers from these link addresses.
+fn contested(c: &mut Claims, now: u64, answers: &[(Mac, u64)]) {
+    let stranger = ([2, 0, 0, 0, 0, 8], ROUTER.1);
+    says(c, at(now), 1, stranger, ([0; 6], CLIENT.1));
+    assert!(out(c).iter().any(|(_, _, to)| *to == ALL), "all of the link is asked");
+    for (mac, after) in answers {
+        says(c, at(now + after), 2, (*mac, ROUTER.1), (OWN, OWN_AT));
+    }
+    out(c);
+}
+
+#[test]
+fn who_answers_in_a_hosts_name_is_believed_only_if_that_host_is_silent() {
+    const FORGER: Mac = [2, 0, 0, 0, 0, 9];
+    const OTHER: Mac = [2, 0, 0, 0, 0, 10];
+    let mut c = claims(&["10.1.0.2/32"]);
+    c.handle_timeout(at(0));
+    says(&mut c, at(10), 2, CLIENT, (OWN, OWN_AT));
+    says(&mut c, at(10), 2, ROUTER, (OWN, OWN_AT));
+    let truth = |c: &Claims| c.end().iter().map(heard).find(|said| said.2 == CLIENT.0).map(|said| said.1);
+    // First, last, and without an end, beside the router's own answer.
+    for n in 0..100 {
+        let now = 1_000 + n * 1_000;
+        contested(&mut c, now, &[(FORGER, 1), (ROUTER.0, 2), (FORGER, 3), (FORGER, 200), (FORGER, 490)]);
+        for after in [500, 510, 999] {
+            c.handle_timeout(at(now + after));
+            assert_eq!(truth(&c), Some(ROUTER.0));
+            assert!(out(&mut c).iter().all(|(_, _, to)| *to != FORGER), "and is told nothing");
+            // The router answers each question of its own renewal, too.
+            for mac in [FORGER, ROUTER.0, FORGER] {
+                says(&mut c, at(now + after), 2, (mac, ROUTER.1), (OWN, OWN_AT));
+            }
+        }
+    }
+    assert!(c.counts["arp_contested"] >= 100);
+    c.handle_timeout(at(110_000));
+    // The router is asked by itself, too: one question of all may be lost.
+    contested(&mut c, 120_000, &[]);
+    says(&mut c, at(120_001), 2, (FORGER, ROUTER.1), (OWN, OWN_AT));
+    assert!(out(&mut c).iter().any(|(_, _, to)| *to == ROUTER.0));
+    // Of two that answer for a silent host neither is believed.
+    contested(&mut c, 130_000, &[(FORGER, 1), (OTHER, 2)]);
+    c.handle_timeout(at(130_600));
+    assert_eq!(truth(&c), Some(ROUTER.0));
+    // Who answers alone has the address, but not before half a second.
+    contested(&mut c, 140_000, &[(OTHER, 1)]);
+    c.handle_timeout(at(140_400));
+    assert_eq!((truth(&c), c.poll_timeout()), (Some(ROUTER.0), at(140_501)));
+    c.handle_timeout(at(140_501));
+    assert_eq!(truth(&c), Some(OTHER));
+    c.handle_timeout(at(140_900));
+    assert!(out(&mut c).iter().map(heard).any(|said| said == (CLIENT.1.into(), OWN, OTHER)), "and is led here");
+    // A word without a question changes nothing, and storms of forged names keep nothing.
+    let before = c.candidates.len();
+    (0..5_000_u64).for_each(|n| {
+        let mac = [2, 0, 0, 1, (n >> 8) as u8, n as u8];
+        says(&mut c, at(150_000 + n), 2, (mac, ROUTER.1), (OWN, OWN_AT));
+        c.handle_timeout(at(150_000 + n));
+    });
+    assert!(before + c.candidates.len() <= 1 && truth(&c) == Some(OTHER));
+}

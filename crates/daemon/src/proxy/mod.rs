@@ -41,7 +41,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use sockets::Sockets;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use userspace::Userspace;
@@ -51,6 +51,7 @@ use wavelane_host::claim::Claim;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::links::LinkChanges;
 use wavelane_host::poller::{Poller, Watch};
+use wavelane_host::signals::{last_sender, note_sender};
 use wavelane_host::tcp::{Buffers, Tuning};
 use wavelane_host::{caps, has_ipv6};
 use wavelane_tcp::MEMORY_SHARE;
@@ -336,7 +337,18 @@ impl Signals {
             Ok(heard)
         };
         let gap = [of(&[SIGUSR1])?, of(&[SIGUSR2])?];
+        [SIGTERM, SIGINT].into_iter().try_for_each(note_sender)?;
         Ok(Self { end: of(&[SIGTERM, SIGINT])?, reload: of(&[SIGHUP])?, gap })
+    }
+    /// Which signal of whom ends this process, if one came. Nothing else does.
+    fn end(&self) -> io::Result<Option<String>> {
+        match (&self.end).read(&mut [0; 64]) {
+            Ok(0) => Err(io::Error::other(
+                "word of signals ended without one: this is a fault in wavelaned, please report it",
+            )),
+            Ok(_) => Ok(Some(last_sender())),
+            Err(_) => Ok(None),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::places::Claimed;
 use super::status;
 use std::io;
 use wavelane_base::{Instant, Span};
+use wavelane_host::clock::NodeClock;
 use wavelane_host::neighbors::{NeighborSocket, Protocol};
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::routes::{Device, devices};
@@ -20,6 +21,8 @@ const LOOK_EVERY: Span = Span::from_secs(1);
 const ROOM: usize = 2_048;
 /// How often each is told the truth at the end: nobody confirms it.
 const LAST_WORDS: usize = 2;
+/// How long the link may take for that, of all interfaces: who stops us waits for it.
+const LAST_WORDS_WAIT: Span = Span::from_secs(2);
 
 /// One link.
 struct Link {
@@ -93,6 +96,11 @@ impl Open {
         // What is lost is said again.
         let _ = socket.map(|socket| socket.send(message, *to));
     }
+    /// Waits for a link that is busy. Returns whether it was sent.
+    fn send_until(&self, (message, is_six, to): &Message, until: Instant) -> bool {
+        let socket = if *is_six { self.discovery.as_ref() } else { Some(&self.arp) };
+        socket.is_some_and(|socket| socket.send_within(message, *to, || NodeClock.until(until)).is_ok())
+    }
 }
 
 impl Neighbors {
@@ -161,12 +169,19 @@ impl Work for Neighbors {
         let open = self.links.iter().filter_map(|link| link.open.as_ref());
         open.map(|open| open.claims.poll_timeout()).chain([self.look_at]).min().unwrap_or(self.look_at)
     }
-    fn end(&mut self, _: Instant, _: &mut Told) {
+    fn end(&mut self, now: Instant, told: &mut Told) {
+        let until = now + LAST_WORDS_WAIT;
+        let (mut all, mut lost) = (0, 0);
         for open in self.links.iter().filter_map(|link| link.open.as_ref()) {
             let truth = open.claims.end();
-            for message in std::iter::repeat_n(&truth, LAST_WORDS).flatten() {
-                open.send(message);
+            all += truth.len();
+            for time in 0..LAST_WORDS {
+                let unsaid = truth.iter().filter(|message| !open.send_until(message, until)).count();
+                lost += if time == 0 { unsaid } else { 0 };
             }
         }
+        told.last = (lost > 0).then(|| {
+            format!("{lost} of {all} hosts could not be told who has the addresses that were claimed here, as the link takes nothing: they ask when their caches end, or after `ip neigh flush`")
+        });
     }
 }

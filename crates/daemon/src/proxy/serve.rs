@@ -1,8 +1,8 @@
 //! The proxy's loop: what either engine needs, changes of the file, and the end.
 
 use super::{
-    Proxy, ProxyError, TICK, TOKEN_BESIDE, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL, TOKEN_RELOAD,
-    TOKEN_SIGNAL, config, pair_config, pair_marks,
+    Beside, Proxy, ProxyError, TICK, TOKEN_BESIDE, TOKEN_CONTROL, TOKEN_GAP, TOKEN_GAP_OVER, TOKEN_KERNEL,
+    TOKEN_RELOAD, TOKEN_SIGNAL, config, pair_config, pair_marks,
 };
 use crate::changes::{Changes, gone};
 use crate::system::installed::Change;
@@ -65,14 +65,16 @@ impl<B: Body> Proxy<B> {
             self.now = self.clock.now();
             self.supervisor.tick(self.now);
             for r in ready {
-                if r.token == TOKEN_SIGNAL {
-                    self.stop();
-                    return Ok(());
+                match r.token {
+                    TOKEN_SIGNAL => {
+                        if let Some(why) = self.signals.end()? {
+                            self.stop(&why);
+                            return Ok(());
+                        }
+                    }
+                    TOKEN_BESIDE => self.hear_beside()?,
+                    _ => self.dispatch(r),
                 }
-                if r.token == TOKEN_BESIDE {
-                    return Err(self.beside.map_or_else(|| io::ErrorKind::Other.into(), |beside| beside.failure()));
-                }
-                self.dispatch(r);
             }
             if self.gap_until.is_some_and(|until| until <= self.now) {
                 self.note_gap(false);
@@ -83,11 +85,12 @@ impl<B: Body> Proxy<B> {
             }
         }
     }
-    fn stop(mut self) {
+    fn stop(mut self, why: &str) {
         self.supervisor.stopping();
         B::stop(&mut self);
-        drop(self.beside.take());
-        self.log.line(self.now, "stopped");
+        let last = self.beside.take().and_then(Beside::end);
+        last.iter().for_each(|text| self.say(text));
+        self.say(&format!("stopped ({why})"));
         let pen = self.log.pen();
         self.kernel.remove();
         pen.flush();
@@ -204,13 +207,22 @@ impl<B: Body> Proxy<B> {
                 self.say(&line);
             }
             (Change::Back(part), result) => {
-                let (count, line) = self.losses.told(self.now, part, result.map_err(|e| e.to_string()), DEVICE);
-                self.counters.one(count);
-                if let Some(line) = line {
-                    self.say(&line);
-                }
+                self.lost(part.words(DEVICE), result.map_err(|e| e.to_string()));
             }
         }
+    }
+    /// Another program took away what was installed.
+    fn lost(&mut self, words: (String, String), result: Result<(), String>) {
+        let (count, line) = self.losses.told(self.now, words, result);
+        self.counters.one(count);
+        if let Some(line) = line {
+            self.say(&line);
+        }
+    }
+    fn hear_beside(&mut self) -> io::Result<()> {
+        let heard = self.beside.as_mut().map_or(Ok(Vec::new()), Beside::heard)?;
+        heard.into_iter().for_each(|(words, result)| self.lost(words, result));
+        Ok(())
     }
 }
 

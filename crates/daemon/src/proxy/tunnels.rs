@@ -40,6 +40,12 @@ const REST_PER_LOOK: u64 = 19;
 const MTU_USUAL: u32 = 1_500;
 const MTU_MIN: u32 = 640;
 
+/// What another program may take away, and what usually does.
+const LOST: (&str, &str) = (
+    "the device wavelane-tunnel, its MTU or the routes into it",
+    "`ip link` or `ip route flush` takes them, or a network manager that restarts; systemd-networkd spares routes with ManageForeignRoutes=no",
+);
+
 /// See the module's description.
 pub(super) struct Tunnels {
     socket: IpipSocket,
@@ -56,8 +62,8 @@ pub(super) struct Tunnels {
     index: Option<u32>,
     /// What was refused when it was put back.
     failing: Option<Failing>,
-    /// What is to be counted of that.
-    news: Vec<&'static str>,
+    /// What is to be told of that.
+    news: Vec<Result<(), String>>,
     look_at: Instant,
     buffer: Vec<u8>,
     outer: Vec<u8>,
@@ -158,11 +164,13 @@ impl Tunnels {
         }
         let (left, still, _) = self.lacks();
         if still < lost {
-            self.news.push("state_put_back");
+            self.news.push(Ok(()));
         }
         let before = self.failing.take();
         if !left.is_empty() {
-            self.news.extend((before.is_none() && still > 0).then_some("state_missing"));
+            let why =
+                || done.as_ref().map_or_else(ToString::to_string, |_| format!("`ip` does not keep {}", left[0].trim()));
+            self.news.extend((before.is_none() && still > 0).then(|| Err(why())));
             self.failing = Some(Failing::again(now, before, marks(&left)));
         }
     }
@@ -256,7 +264,8 @@ impl Work for Tunnels {
             };
             told.tunnels = self.tunnels.iter().map(of).collect();
         }
-        self.news.drain(..).for_each(|name| told.one(name));
+        let lost = |result| ((LOST.0.into(), LOST.1.into()), result);
+        told.lost.extend(self.news.drain(..).map(lost));
         told.tunnels.iter_mut().zip(&self.mtus).for_each(|(tunnel, mtu)| tunnel.mtu = *mtu);
         self.take_out(told)?;
         self.put_in(told)
