@@ -458,29 +458,34 @@ pub(crate) fn meaning(name: &str) -> Option<&'static str> {
     include_str!("status/words.txt").lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
+/// The committed schema is what the document's types write. To renew it: `WAVELANE_SCHEMA=write cargo test -p wavelane-daemon schema`.
+#[cfg(test)]
+pub(crate) fn is_committed<T: schemars::JsonSchema + Serialize>(file: &str, format: &str, document: &T) {
+    let schema = schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    let text = serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n";
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{file}.schema.json"));
+    if std::env::var_os("WAVELANE_SCHEMA").is_some_and(|word| word == "write") {
+        assert!(std::fs::write(&file, &text).is_ok(), "{} cannot be written", file.display());
+    }
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(text == committed, "the types and {} differ", file.display());
+    // What a daemon sends has everything that the schema requires, and the schema refuses another format.
+    let report = serde_json::to_value(document).unwrap_or_default();
+    let schema = serde_json::to_value(&schema).unwrap_or_default();
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str).collect();
+    assert!(required.len() > 5 && required.iter().all(|key| report.get(key).is_some()), "{required:?}");
+    assert_eq!(schema["properties"]["format"]["const"], format);
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// The committed schema is what these types write. To renew it: `WAVELANE_SCHEMA=write cargo test -p wavelane-daemon schema`.
     #[test]
     fn the_schema_of_the_document_is_the_committed_one() {
-        let schema =
-            schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Report>();
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        let file =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/wavelane-status-1.schema.json");
-        if std::env::var_os("WAVELANE_SCHEMA").is_some_and(|word| word == "write") {
-            std::fs::write(&file, &text).unwrap();
-        }
-        assert!(text == std::fs::read_to_string(&file).unwrap(), "the types and {} differ", file.display());
-        // What a daemon sends has everything that the schema requires, and the schema refuses another format.
-        let report = serde_json::to_value(Report { format: FORMAT.into(), ..Report::default() }).unwrap();
-        let schema = serde_json::to_value(&schema).unwrap();
-        let required = schema["required"].as_array().unwrap();
-        assert!(required.len() > 5 && required.iter().all(|key| report.get(key.as_str().unwrap()).is_some()));
-        assert_eq!(schema["properties"]["format"]["const"], FORMAT);
+        is_committed("wavelane-status-1", FORMAT, &Report { format: FORMAT.into(), ..Report::default() });
     }
 
     /// The door's own counters are held to it by [`crate::counters::Counters::add`].

@@ -23,6 +23,7 @@ const CONNECTIONS_PRINTED: usize = 20;
 
 /// One half of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Half {
     /// `connecting`, `open`, `ended here` or `ended there` (one direction), `closing`, `last bytes`.
     pub state: String,
@@ -40,6 +41,7 @@ pub struct Half {
 
 /// One connection.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Connection {
     /// The client's address.
     pub source: String,
@@ -55,6 +57,7 @@ pub struct Connection {
 
 /// A side, as the file has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Side {
     /// Its name.
     pub name: String,
@@ -85,6 +88,7 @@ impl fmt::Display for Side {
 
 /// Who sends packets here within packets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tunnel {
     /// The other end.
     pub peer: String,
@@ -108,6 +112,7 @@ impl fmt::Display for Tunnel {
 
 /// A link on which this host claims others' addresses.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Claims {
     /// The interface.
     pub interface: String,
@@ -131,8 +136,10 @@ impl fmt::Display for Claims {
 
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// [`FORMAT`].
+    #[cfg_attr(test, schemars(extend("const" = FORMAT)))]
     pub format: String,
     /// The proxy's name.
     pub name: String,
@@ -322,6 +329,7 @@ pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
     counters.add("snoop_not_kept", done.not_kept);
     counters.add("snoop_sent_again", done.sent_again);
     counters.add("snoop_suppressed", done.suppressed);
+    counters.add("snoop_acks_beyond", done.beyond);
     let (ways, kept) = body.snoop.held();
     let now = Now {
         honest: true,
@@ -389,5 +397,16 @@ impl fmt::Display for Report {
             writeln!(f, "{:>12}  {}: {}", c.value, c.name, c.why)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_the_document_is_the_committed_one() {
+        let report = Report { format: FORMAT.into(), ..Report::default() };
+        crate::status::is_committed("wavelane-proxy-status-1", FORMAT, &report);
     }
 }
