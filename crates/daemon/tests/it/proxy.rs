@@ -145,6 +145,8 @@ fn status_shows_both_halves_and_sides_have_their_own_knobs(engine: &str) {
     let mss = |stream: &TcpStream| SockRef::from(stream).tcp_mss().unwrap();
     assert_eq!((mss(&stream), mss(&six)), (988, 968), "what the proxy announces");
     let words = report(&proxy).to_string();
+    let json = StatusArgs { json: true, control: Some(proxy.control.clone()), ..StatusArgs::default() };
+    fits_the_schema(&world, &status(&json).unwrap(), "wavelane-proxy-status-1");
     let ports = world.sh(&world.a, "ss -Htni");
     let control = |local: &str, remote: &str| {
         let is = |line: &&str| line.split_whitespace().skip(3).take(2).eq([local, remote]);

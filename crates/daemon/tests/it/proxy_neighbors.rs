@@ -1,12 +1,12 @@
 //! A split proxy beside the router, to which both of a link's ends are led by what it says of addresses: client, proxy (a) and router (b) on one
 //! switch, behind b the server.
 
+use crate::common::placement::{Servers, datagram};
 use crate::common::*;
 use crate::proxy::{count, open, report, spawn};
-use std::io::{ErrorKind, Read, Write};
-use std::net::UdpSocket;
-use std::sync::mpsc::channel;
-use wavelane_host::netns::Netns;
+use std::io::{ErrorKind, Read};
+use std::process::Command;
+use wavelane_host::netns::{ChildEnd, Netns};
 
 /// Asks for many addresses as one host after the other, faster than anybody should answer: device, own address, router's.
 const STORM: &str = r#"
@@ -21,6 +21,18 @@ for n in range(5000):
     # Of others' addresses, and of none.
     one.send(head + b"\0\2" + mac + bytes([10, 1, 1 + (n >> 8), n & 255]) + mac + own)
     one.send(head[:-4] + bytes([n & 255, n >> 8]) * 2 + bytes(n % 30))
+"#;
+
+/// Answers the proxy in the router's name, all the time, first and last: device, proxy's address, router's, the link address of the proxy.
+const FORGER: &str = r#"
+import socket, sys, time
+one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+one.bind((sys.argv[1], 0x0806))
+mac, to = bytes.fromhex("020000000099"), bytes.fromhex(sys.argv[4].replace(":", ""))
+own, router = map(socket.inet_aton, sys.argv[2:4])
+for n in range(1000):
+    one.send(to + mac + bytes.fromhex("08060001080006040002") + mac + router + to + own)
+    time.sleep(0.005)
 "#;
 
 /// Puts client, proxy and router on one switch; an unlisted host is there, too.
@@ -85,20 +97,7 @@ fn hosts_of_a_link_are_led_here_and_told_the_truth_at_the_end() {
     }
     let world = World::new("arp");
     let switch = switch(&world);
-    let (tell, told) = channel();
-    world.serve(7, echo);
-    world.serve(80, move |mut stream, from| {
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        stream.write_all(&got).unwrap();
-        tell.send(from).unwrap();
-    });
-    let answers = world.server.run(|| UdpSocket::bind("10.3.0.2:9").unwrap()).unwrap();
-    std::thread::spawn(move || {
-        while let Ok((n, from)) = answers.recv_from(&mut [0; 9]) {
-            let _ = answers.send_to(&[0; 9][..n], from);
-        }
-    });
+    let servers = Servers::start(&world);
     // All know each other before.
     for at in ["10.3.0.2:7", "[fd00:3::2]:7"] {
         wait_for("the way without a proxy", || {
@@ -119,28 +118,10 @@ fn hosts_of_a_link_are_led_here_and_told_the_truth_at_the_end() {
         wait_for("both ends to be led here", || led([&proxy_mac, &proxy_mac]));
         for (at, host) in [("10.3.0.2", "10.1.0.2"), ("[fd00:3::2]", "fd00:1::2")] {
             let taken = count(&proxy, "connections_taken");
-            let mut stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
-            let own = stream.local_addr().unwrap();
-            let sent = pattern(2_000_000, 5);
-            let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-            let writer = std::thread::spawn(move || {
-                half.write_all(&data).unwrap();
-                half.shutdown(std::net::Shutdown::Write).unwrap();
-            });
-            let mut got = Vec::new();
-            stream.read_to_end(&mut got).unwrap();
-            writer.join().unwrap();
-            assert!(got == sent, "{} bytes", got.len());
-            let from = told.recv_timeout(PATIENCE).unwrap();
-            assert_eq!((from.ip().to_string().as_str(), from.port()), (host, own.port()), "address and port are kept");
+            assert_eq!(servers.there_and_back(&world, at), host);
             assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
-            let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
         }
-        let socket = world.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.send_to(b"x", "10.3.0.2:9").unwrap();
-        assert_eq!(socket.recv(&mut [0; 9]).unwrap(), 1);
+        assert_eq!(datagram(&world.client, 1), Some(1));
         let seen = report(&proxy);
         assert_eq!((seen.placement.as_str(), seen.hindrances.len()), ("arp", 0), "{seen}");
         assert_eq!((seen.claims[0].clients, seen.claims[0].routers), (2, 2), "{seen}");
@@ -192,7 +173,7 @@ fn hosts_follow_a_link_address_that_changes() {
         return;
     }
     let world = World::new("arp-address");
-    let _switch = switch(&world);
+    let switch = switch(&world);
     let mut proxy = start(&world, "userspace");
     for address in ["02:00:00:00:00:aa", "02:00:00:00:00:bb"] {
         world.sh(&world.a, &format!("ip link set lan0 address {address}"));
@@ -202,5 +183,19 @@ fn hosts_follow_a_link_address_that_changes() {
             believes(&world, &world.client, "10.1.0.254", address) && believes(&world, &world.b, "10.1.0.2", address)
         });
     }
+    // Who answers in the router's name, while it answers itself, is not believed.
+    std::fs::write(world.dir.join("forger.py"), FORGER).unwrap();
+    let router = mac(&world, &world.b, "lan1");
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        &format!("exec python3 {}/forger.py br0 10.1.0.1 10.1.0.254 02:00:00:00:00:bb", world.dir.display()),
+    ]);
+    let mut forger = switch.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+    wait_for("what is contested", || count(&proxy, "arp_contested") > 1);
     assert_eq!(proxy.stop(), Some(0));
+    assert!(proxy.log().contains("stopped (SIGTERM from process "), "{}", proxy.log());
+    wait_for("the truth", || believes(&world, &world.client, "10.1.0.254", &router));
+    let _ = forger.kill();
+    let _ = forger.wait();
 }

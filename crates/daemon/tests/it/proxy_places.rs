@@ -1,11 +1,10 @@
 //! A split proxy where it stands otherwise than as the router: on a bridge between the client and its router (b).
 
+use crate::common::placement::{Servers, datagram};
 use crate::common::*;
 use crate::proxy::{count, open, report, spawn};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::channel;
-use wavelane_host::netns::Netns;
 
 /// Makes a bridge of what was a router: the client is in the network of the router b, on the other side of it.
 pub(crate) fn bridge(world: &World) {
@@ -32,14 +31,6 @@ pub(crate) fn start(world: &World, keys: &str) -> Daemon {
     );
     std::fs::write(world.dir.join("proxy.toml"), text).unwrap();
     spawn(world)
-}
-
-/// What a UDP datagram to the server's port 9 gets back.
-fn asks_by_udp(ns: &Netns) -> Option<usize> {
-    let socket = ns.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.send_to(b"x", "10.3.0.2:9").ok()?;
-    socket.recv(&mut [0; 9]).ok()
 }
 
 /// Sends a first packet of TCP to 10.9.0.2 in a tagged frame: to which address, by which kind of tag (IEEE 802.1Q), in hex. Its source port is that
@@ -84,42 +75,14 @@ fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
     }
     let world = World::new("bridge");
     bridge(&world);
-    let (tell, told) = channel();
-    world.serve(7, echo);
+    let servers = Servers::start(&world);
     world.serve(22, echo);
-    world.serve(80, move |mut stream, from| {
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        stream.write_all(&got).unwrap();
-        tell.send(from).unwrap();
-    });
-    let answers = world.server.run(|| UdpSocket::bind("10.3.0.2:9").unwrap()).unwrap();
-    std::thread::spawn(move || {
-        while let Ok((n, from)) = answers.recv_from(&mut [0; 9]) {
-            let _ = answers.send_to(&[0; 9][..n], from);
-        }
-    });
     let before = world.traces(&world.a);
     let mut proxy = start(&world, "exempt = [\"port 22\"]");
     for (at, host) in [("10.3.0.2", "10.2.0.5"), ("[fd00:3::2]", "fd00:2::5")] {
         let taken = count(&proxy, "connections_taken");
-        let mut stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
-        let own: SocketAddr = stream.local_addr().unwrap();
-        let sent = pattern(2_000_000, 5);
-        let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-        let writer = std::thread::spawn(move || {
-            half.write_all(&data).unwrap();
-            half.shutdown(std::net::Shutdown::Write).unwrap();
-        });
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        writer.join().unwrap();
-        assert!(got == sent, "{} bytes", got.len());
-        let from = told.recv_timeout(PATIENCE).unwrap();
-        assert_eq!((from.ip().to_string().as_str(), from.port()), (host, own.port()), "address and port are kept");
+        assert_eq!(servers.there_and_back(&world, at), host);
         assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
-        let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
         // What is exempt, and what is no TCP, stays on the bridge.
         says(&mut open(&world, &world.client, &format!("{at}:22"))).unwrap();
         assert_eq!(count(&proxy, "connections_taken"), taken + 1, "{}", report(&proxy));
@@ -142,7 +105,7 @@ fn a_bridge_splits_what_passes_over_it_and_is_plain_without_the_process() {
     }
     let _ = hears.kill();
     let _ = hears.wait();
-    assert_eq!(asks_by_udp(&world.client), Some(1));
+    assert_eq!(datagram(&world.client, 1), Some(1));
     assert_eq!(
         (report(&proxy).placement.as_str(), report(&proxy).hindrances.len()),
         ("bridge", 0),

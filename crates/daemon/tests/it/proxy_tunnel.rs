@@ -1,11 +1,10 @@
 //! A split proxy to which another host sends its packets within packets (RFC 2003): client and tunnel - proxy (a) - router (b) - server.
 
+use crate::common::placement::{Servers, datagram};
 use crate::common::*;
 use crate::proxy::{count, open, report, spawn};
 use std::io::{ErrorKind, Read, Write};
-use std::net::UdpSocket;
 use std::process::{Child, Command};
-use std::sync::mpsc::channel;
 use wavelane_host::netns::{ChildEnd, Netns};
 
 /// The other end of a tunnel: own address, the proxy's, the address within. The kernel writes the outer headers.
@@ -85,14 +84,6 @@ fn packet(first: u8, protocol: u8, [source, target]: [[u8; 4]; 2], payload: &[u8
     packet
 }
 
-/// What a datagram of so many octets to the server's port 9 gets back.
-fn asks(world: &World, octets: usize) -> Option<usize> {
-    let socket = world.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.send_to(&vec![7; octets], "10.3.0.2:9").ok()?;
-    socket.recv(&mut [0; 9_000]).ok()
-}
-
 #[test]
 fn packets_of_a_tunnel_are_split_and_what_is_none_is_refused() {
     let _alone = alone();
@@ -100,21 +91,7 @@ fn packets_of_a_tunnel_are_split_and_what_is_none_is_refused() {
         return;
     }
     let world = World::new("iptunnel");
-    let (tell, told) = channel();
-    world.serve(7, echo);
-    world.serve(80, move |mut stream, from| {
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        stream.write_all(&got).unwrap();
-        tell.send(from).unwrap();
-    });
-    let answers = world.server.run(|| UdpSocket::bind("10.3.0.2:9").unwrap()).unwrap();
-    std::thread::spawn(move || {
-        let mut buffer = [0; 9_000];
-        while let Ok((n, from)) = answers.recv_from(&mut buffer) {
-            let _ = answers.send_to(&buffer[..n], from);
-        }
-    });
+    let servers = Servers::start(&world);
     // As a network card does.
     let _ = world.client.run(|| wavelane_host::packet::set_offload("eth0", wavelane_host::packet::Offload::Gro, true));
     let _ = world.a.run(|| wavelane_host::packet::set_offload("lan0", wavelane_host::packet::Offload::Gro, true));
@@ -126,26 +103,11 @@ fn packets_of_a_tunnel_are_split_and_what_is_none_is_refused() {
         let capture = launch(&world, &world.a, &format!("tcpdump -q -U -i lan0 -w {engine}.pcap ip proto 4"));
         let file = world.dir.join(format!("{engine}.pcap"));
         wait_for("the capture", || std::fs::metadata(&file).is_ok_and(|file| file.len() >= 24));
-        let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
-        let own = stream.local_addr().unwrap();
-        assert_eq!(own.ip().to_string(), "10.9.0.2");
-        let sent = pattern(2_000_000, 5);
-        let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-        let writer = std::thread::spawn(move || {
-            half.write_all(&data).unwrap();
-            half.shutdown(std::net::Shutdown::Write).unwrap();
-        });
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        writer.join().unwrap();
-        assert!(got == sent, "{} bytes", got.len());
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), own, "address and port are kept");
+        assert_eq!(servers.there_and_back(&world, "10.3.0.2"), "10.9.0.2");
         assert_eq!(count(&proxy, "connections_taken"), 1, "{}", report(&proxy));
-        let error = world.connect(&world.client, "10.3.0.2:81").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
         // Other protocols pass, in fragments too.
         for octets in [1, 4_000] {
-            assert_eq!(asks(&world, octets), Some(octets));
+            assert_eq!(datagram(&world.client, octets), Some(octets));
         }
         ended(capture);
         if Command::new("tshark").arg("--version").output().is_err() {
@@ -201,6 +163,7 @@ fn packets_of_a_tunnel_are_split_and_what_is_none_is_refused() {
             world.sh(&world.a, damage);
             wait_for(damage, || count(&proxy, "state_put_back") > before && route() == whole);
         }
+        proxy.wait_log("the device wavelane-tunnel, its MTU or the routes into it: another program took them away");
         let mut half = stream.try_clone().unwrap();
         let writer = std::thread::spawn(move || half.write_all(&pattern(300_000, 3)).unwrap());
         let mut got = vec![0; 300_000];

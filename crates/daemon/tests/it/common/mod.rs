@@ -1,6 +1,7 @@
 //! A small world for the daemon's tests: client - gateway a - gateway b - server, each in a network namespace.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; not every test file uses every part")]
 
+pub mod placement;
 pub mod tunnel;
 
 use std::io::{Read, Write};
@@ -417,4 +418,19 @@ pub fn transfer_during(world: &World, size: usize, act: impl FnOnce()) {
     sender.join().unwrap();
     let back = receiver.join().unwrap().unwrap();
     assert!(back == data, "{} of {} bytes came back", back.len(), data.len());
+}
+
+/// A daemon's own document, held against the committed schema.
+pub fn fits_the_schema(world: &World, text: &str, schema: &str) {
+    let document = world.dir.join("status.json");
+    std::fs::write(&document, text).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut check = Command::new("python3");
+    check.arg(root.join("vectors/check_record.py")).arg(root.join(format!("docs/schema/{schema}.schema.json")));
+    match check.arg(&document).output().map(|out| (out.status.code(), out.stderr)) {
+        Ok((Some(77), _)) | Err(_) => {
+            eprintln!("SKIPPED (the Python module jsonschema is missing): status against its schema")
+        }
+        Ok((code, said)) => assert_eq!(code, Some(0), "{}", String::from_utf8_lossy(&said)),
+    }
 }
