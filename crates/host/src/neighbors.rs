@@ -15,6 +15,8 @@ const ARP: u16 = 0x0806;
 const IPV6: u16 = 0x86dd;
 /// Space for waiting messages: a storm is lost here and not in our memory.
 const BUFFER: usize = 256 << 10;
+/// After how long a device whose queue was full is tried again: it sends at least some packets in that.
+const FULL_FOR: Duration = Duration::from_millis(1);
 /// linux/if_packet.h: all groups of the link are heard, for hosts ask in the group of whom they look for.
 const MR_ALLMULTI: libc::c_ushort = 2;
 
@@ -103,17 +105,14 @@ impl NeighborSocket {
                 Err(error) if !left().is_zero() => error,
                 done => return done,
             };
-            match error.raw_os_error() {
-                Some(libc::EAGAIN) => {
-                    let wait = PollTimeout::try_from(left()).unwrap_or(PollTimeout::MAX);
-                    let mut one = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
-                    let _ = poll(&mut one, wait);
-                }
-                // The device's queue is full, which nobody tells.
-                Some(libc::ENOBUFS) => std::thread::sleep(Duration::from_millis(1).min(left())),
-                Some(libc::EINTR) => {}
+            let mut room = [PollFd::new(self.as_fd(), PollFlags::POLLOUT)];
+            let (room, wait) = match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => (&mut room[..], left()),
+                // The device's queue is full: nobody tells when it is not.
+                Some(libc::ENOBUFS) => (&mut [][..], left().min(FULL_FOR)),
                 _ => return Err(error),
-            }
+            };
+            let _ = poll(room, PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX));
         }
     }
     fn name(&self, mac: Mac) -> libc::sockaddr_ll {
