@@ -60,7 +60,7 @@ impl Socket for KernelSocket {
     }
     fn receive_rooms(&self) -> Rooms {
         let first = if self.1.adapts { tcp::RECEIVE_FIRST.min(self.1.receive_max) } else { self.1.receive_max };
-        Rooms { first, most: self.1.receive_max }
+        Rooms { first, most: self.1.receive_max, per_byte: tcp::RECEIVE_PER_BYTE }
     }
 }
 

@@ -6,7 +6,7 @@ use wavelane_base::Span;
 const T0: Instant = Instant::from_secs(1);
 
 fn splice(flow: u64, stage: Stage) -> Splice {
-    Splice::new(T0, Rooms { first: 1 << 16, most: 1 << 17 }, FlowId(flow), stage)
+    Splice::new(T0, Rooms { first: 1 << 16, most: 1 << 17, per_byte: 4 }, FlowId(flow), stage)
 }
 
 fn one(stage: Stage) -> Connections<()> {

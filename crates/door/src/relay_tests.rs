@@ -86,7 +86,7 @@ impl Socket for Fake {
     }
     fn set_receive_room(&mut self, _: usize) {}
     fn receive_rooms(&self) -> Rooms {
-        Rooms { first: 1, most: 1 }
+        Rooms { first: 1, most: 1, per_byte: 4 }
     }
 }
 

@@ -102,4 +102,6 @@ pub struct Rooms {
     pub first: usize,
     /// At the most.
     pub most: usize,
+    /// How many times its own length a byte may take of it, as far as is foreseen.
+    pub per_byte: usize,
 }

@@ -25,6 +25,8 @@ pub struct Window {
     size: usize,
     /// Maximum of `size`.
     most: usize,
+    /// See [`Rooms::per_byte`].
+    per_byte: usize,
     /// Bytes taken since it was last dry.
     run: usize,
     /// Bytes taken since then, with the flow as the limit.
@@ -37,7 +39,8 @@ pub struct Window {
 impl Window {
     /// A window of the initial size.
     pub fn new(now: Instant, rooms: Rooms) -> Self {
-        Self { size: rooms.first, most: rooms.most, run: 0, measured: None, hold_until: now, shrink_for: None }
+        let Rooms { first, most, per_byte } = rooms;
+        Self { size: first, most, per_byte, run: 0, measured: None, hold_until: now, shrink_for: None }
     }
     /// The flow took `octets`.
     pub fn took(&mut self, octets: usize) {
@@ -48,8 +51,7 @@ impl Window {
     }
     /// The socket had no more although the flow had room. Returns the size to set, if it changes.
     pub fn ran_dry(&mut self, now: Instant) -> Option<usize> {
-        // Bytes take up to three times their own memory, and the application gets window updates of half a window.
-        let limited = std::mem::take(&mut self.run) >= self.size / 4;
+        let limited = std::mem::take(&mut self.run) >= self.size / self.per_byte;
         self.measured = None;
         self.shrink_for = None;
         if !limited {

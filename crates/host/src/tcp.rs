@@ -14,6 +14,9 @@ pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
 /// The same until [`set_receive_room`]: four times the window that the kernel promises in the handshake. Segments take up to three times
 /// their bytes.
 pub const RECEIVE_FIRST: usize = 256 << 10;
+/// Memory of a receive buffer that ran dry for each byte that was in it, at the most: a segment of 536 octets lies in a page of its own
+/// with many cards, and the kernel opens a window by halves.
+pub const RECEIVE_PER_BYTE: usize = 16;
 /// No window of usual buffers is larger: a window scale of 3.
 #[cfg(test)]
 const WINDOW_MAX: libc::c_int = RECEIVE_MAX as libc::c_int - 1;

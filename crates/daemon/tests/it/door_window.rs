@@ -107,7 +107,8 @@ fn drain(world: &World, stream: TcpStream) -> Duration {
         pause(Duration::from_millis(500));
         let start = now();
         let clock = || Instant::ZERO + Span::from_nanos(start.elapsed().as_nanos() as u64);
-        let mut window = Window::new(clock(), Rooms { first: tcp::RECEIVE_FIRST, most: tcp::RECEIVE_MAX });
+        let rooms = Rooms { first: tcp::RECEIVE_FIRST, most: tcp::RECEIVE_MAX, per_byte: tcp::RECEIVE_PER_BYTE };
+        let mut window = Window::new(clock(), rooms);
         let (mut last, mut longest) = (now(), Duration::ZERO);
         while start.elapsed() < WATCHED {
             pause(TICK);

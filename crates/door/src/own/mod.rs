@@ -25,8 +25,10 @@ use wavelane_wire::tcp::TcpPacket;
 const SOCKET_BUFFER: usize = 256 << 10;
 /// Bytes accepted and not sent; more would add delay.
 const NOT_SENT_MAX: usize = 64 << 10;
+/// Bytes here take little more than their own length, and the application gets window updates of half a window.
+const PER_BYTE: usize = 4;
 /// Initial and maximum receive buffer.
-const ROOMS: Rooms = Rooms { first: 128 << 10, most: 2 * SOCKET_BUFFER };
+const ROOMS: Rooms = Rooms { first: 128 << 10, most: 2 * SOCKET_BUFFER, per_byte: PER_BYTE };
 /// What a proxy lets a server send to a client that has not completed its handshake: one that speaks first would fill a buffer for each of
 /// those who never do. An initial window (RFC 6928).
 const HELD_WINDOW: usize = 16 << 10;
@@ -155,7 +157,7 @@ impl Door<Own> {
         towards: Vec<(IpPrefix, Config)>,
         entropy: Entropy,
     ) -> Self {
-        let rooms = Rooms { first: config.receive_buffer, most: config.receive_buffer };
+        let rooms = Rooms { first: config.receive_buffer, most: config.receive_buffer, per_byte: PER_BYTE };
         let host = Host::new(config.clone(), entropy);
         let mut door = Self::new(Own::new(now, address, true, rooms, host));
         door.tune(config, towards);
