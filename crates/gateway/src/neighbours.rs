@@ -108,11 +108,20 @@ struct PeerState {
 /// A flow left a peer: when, what came, the flow's target and its way.
 type Distrusted = (Instant, &'static str, Option<SocketAddr>, Option<KnownWay>);
 
+/// Why packets of some sizes do not arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PathMtuCause {
+    /// None as large as nearly every path carries does.
+    Small,
+    /// What leaves in a batch does not.
+    Batches,
+}
+
 /// What is remembered of a lane.
 #[derive(Debug, Default)]
 struct LaneState {
-    /// The path's MTU was last seen below the base that nearly every path carries.
-    below_base: bool,
+    /// What was last told of the packets that its path loses.
+    path_mtu_cause: Option<PathMtuCause>,
     addresses: Addresses,
     /// Since when it leaves by the socket that it has; `None` since the start.
     since: Option<Instant>,

@@ -305,6 +305,29 @@ fn a_path_mtu_that_falls_in_mid_flow_is_detected() {
     assert!(b.status().peers[0].path_mtu <= 1300, "{}", b.status().peers[0].path_mtu);
 }
 
+/// A card whose UDP segmentation is broken: what leaves in a batch is lost, and what leaves alone arrives.
+#[test]
+fn a_path_that_loses_batches_is_used_without_them() {
+    let _alone = alone();
+    if !root_or_skip("a_path_that_loses_batches") {
+        return;
+    }
+    let world = World::new("batches");
+    // Between two namespaces a batch stays one packet.
+    world.sh(
+        &world.b,
+        "nft 'add table ip narrow; add chain ip narrow in { type filter hook prerouting priority -400; }; \
+         add rule ip narrow in iifname wan0 udp dport 4780 meta length > 1500 drop'",
+    );
+    let (a, _b) = world.start_both("", LAN);
+    world.serve(7, echo);
+    transfer_during(&world, 5_000_000, || {});
+    a.wait_log("packets that leave in batches are lost on the way");
+    let found = &a.status().peers[0];
+    assert!(found.path_mtu > 1_200, "{}", found.path_mtu);
+    assert!(found.path_mtu_cause.as_deref().unwrap_or_default().contains("tx-udp-segmentation"), "{}", a.log());
+}
+
 /// A tunnel on the way that carries 700 bytes, or the least an IPv4 host must take, and says nothing of it.
 #[test]
 fn a_path_mtu_below_1200_carries_flows_and_packets() {

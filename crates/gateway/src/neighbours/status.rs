@@ -1,9 +1,10 @@
 //! The operator's view of the neighbours: a snapshot, and session events as text.
 
-use super::{Distrusted, Link, Neighbours};
+use super::{Distrusted, Link, Neighbours, PathMtuCause};
 use crate::{Distrust, GatewayEvent, LaneStatus, PeerId, PeerStatus};
 use wavelane_base::Instant;
 use wavelane_services::packet::PacketCounters;
+use wavelane_transport::lane::LaneView;
 use wavelane_transport::link::LinkCounters;
 use wavelane_transport::session::SessionEvent;
 
@@ -79,7 +80,7 @@ impl Neighbours {
             repaired: link.counters().repaired
                 + link.service.packets.as_ref().map_or(0, |p| p.counters().sender.repaired),
             path_mtu: path.path_mtu,
-            path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
+            path_mtu_cause: PathMtuCause::of(&path).map(|cause| cause.text(path.path_mtu)),
             in_flight: path.in_flight,
             distrusted: state.distrusted,
             distrusted_last: state.distrusted_last.as_ref().map(distrust),
@@ -106,7 +107,7 @@ impl Neighbours {
             bulk: like.knobs.bulk,
             small: like.knobs.small,
             path_mtu: path.path_mtu,
-            path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
+            path_mtu_cause: PathMtuCause::of(&path).map(|cause| cause.text(path.path_mtu)),
             address: self.sessions.address(peer.0, lane),
             works: !self.links[peer.0].lane_failed(lane),
             spare: self.links[peer.0].lane_is_spare(lane),
@@ -122,18 +123,21 @@ impl Neighbours {
         })
     }
 
-    /// Reports once that the path drops large packets, and once that it no longer does.
+    /// Reports once that the path drops large packets or batches, and once that it no longer does.
     pub(crate) fn note_path_mtu(&mut self, now: Instant, peer: PeerId) {
         for lane in 0..self.links[peer.0].lanes() {
             let path = self.links[peer.0].path(now, lane);
             let state = &mut self.states[peer.0].lanes[lane];
-            if core::mem::replace(&mut state.below_base, path.below_base) == path.below_base {
+            let cause = PathMtuCause::of(&path);
+            let before = core::mem::replace(&mut state.path_mtu_cause, cause);
+            if before == cause {
                 continue;
             }
             let place = self.states[peer.0].place(lane);
-            let text = match path.below_base {
-                true => path_mtu_cause(path.path_mtu),
-                false => format!("packets of {} bytes arrive again", path.path_mtu),
+            let text = match (cause, before) {
+                (Some(cause), _) => cause.text(path.path_mtu),
+                (None, Some(PathMtuCause::Batches)) => "packets are sent in batches again".to_owned(),
+                (None, _) => format!("packets of {} bytes arrive again", path.path_mtu),
             };
             self.events.push_back(GatewayEvent::PathMtu { peer, place, text });
         }
@@ -194,14 +198,23 @@ fn repair(link: &Link, lane: &LinkCounters, packets: Option<&PacketCounters>) ->
 /// The size that every path carries (RFC 1122, section 3.3.3) and none is searched below.
 const LEAST_MTU: usize = 576;
 
-/// The notice about a path whose MTU is below the base.
-fn path_mtu_cause(mtu: usize) -> String {
-    let arrive = if mtu <= LEAST_MTU {
-        format!(", and none of more than {LEAST_MTU} is known to arrive")
-    } else {
-        format!(" and smaller ones arrive, of {mtu} bytes as far as is known by now")
-    };
-    format!(
-        "packets of 1200 bytes are lost on the way{arrive}: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones than arrive"
-    )
+const BATCHES_LOST: &str = "packets that leave in batches are lost on the way, and as large ones sent alone arrive: look for a card or driver whose UDP segmentation is broken (ethtool -K DEVICE tx-udp-segmentation off), or a filter that takes a batch for one packet; they leave one by one, which costs processor time, and batches are tried again after 10 minutes";
+
+impl PathMtuCause {
+    fn of(path: &LaneView) -> Option<Self> {
+        let small = path.below_base.then_some(Self::Small);
+        if path.single { Some(Self::Batches) } else { small }
+    }
+
+    /// The notice, for a path that carries `mtu`.
+    fn text(self, mtu: usize) -> String {
+        let arrive = match self {
+            Self::Batches => return BATCHES_LOST.to_owned(),
+            Self::Small if mtu <= LEAST_MTU => format!(", and none of more than {LEAST_MTU} is known to arrive"),
+            Self::Small => format!(" and smaller ones arrive, of {mtu} bytes as far as is known by now"),
+        };
+        format!(
+            "packets of 1200 bytes are lost on the way{arrive}: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones than arrive"
+        )
+    }
 }

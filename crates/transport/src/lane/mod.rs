@@ -151,6 +151,8 @@ pub struct LaneView {
     pub path_mtu: usize,
     /// Whether that is less than nearly every path carries: something on it silently drops larger packets.
     pub below_base: bool,
+    /// Whether packets leave one by one: what was sent in batches was lost, and the same sizes alone arrived.
+    pub single: bool,
     /// Packets delivered since the start.
     pub delivered_packets: u64,
     /// IP bytes delivered since the start.

@@ -21,6 +21,11 @@ const BLACK_HOLE_LOST: u32 = 10;
 /// ... over at least this many round trips, with none arriving, while smaller ones did. With a fifth of all packets lost one series in ten
 /// million looks like this; an outage, in which nothing arrives, never does.
 const BLACK_HOLE_SIGNS: u32 = 3;
+/// The path loses what leaves together, because a card, its driver or a filter on the way fails at batches, if this many of such packets
+/// were lost in a row (more than a batch has), with as many signs as a black hole ...
+const BATCHED_LOST: u32 = 32;
+/// ... and at least this many that left alone arrived meanwhile. A queue that is full takes the first of a batch as it takes one alone.
+const ALONE_ARRIVED: u32 = 8;
 
 /// Packets lost since the last one as large that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +37,16 @@ struct Swallowed {
     signs_at: Instant,
     /// A smaller packet arrived meanwhile.
     smaller_passed: bool,
+}
+
+/// Packets that left together with others, lost since the last such that arrived.
+#[derive(Clone, Copy, Debug)]
+struct Together {
+    lost: u32,
+    signs: u32,
+    signs_at: Instant,
+    /// Packets as large as the floor that left alone and arrived meanwhile.
+    alone: u32,
 }
 
 /// The state of the search.
@@ -52,6 +67,9 @@ pub(super) struct MtuSearch {
     swallowed: [Option<Swallowed>; 2],
     /// The base was lost.
     below_base: bool,
+    together: Option<Together>,
+    /// Until then packets leave one by one.
+    single_until: Option<Instant>,
 }
 
 impl MtuSearch {
@@ -69,7 +87,14 @@ impl MtuSearch {
             next_at: now,
             swallowed: [None; 2],
             below_base: false,
+            together: None,
+            single_until: None,
         }
+    }
+
+    /// Whether packets leave one by one, for batches are lost.
+    pub(super) fn is_single(&self, now: Instant) -> bool {
+        self.single_until.is_some_and(|until| now < until)
     }
 
     /// Largest size known to pass.
@@ -191,12 +216,45 @@ impl MtuSearch {
         true
     }
 
+    /// The fate of a data packet of `size`, which left `together` with others or alone. Returns true if what leaves in batches is lost: from
+    /// now on packets leave one by one, and the search begins again.
+    pub(super) fn left(&mut self, now: Instant, rtt: Span, size: usize, together: bool, lost: bool) -> bool {
+        if !together {
+            let counts = !lost && size >= self.floor;
+            self.together.iter_mut().for_each(|t| t.alone += u32::from(counts));
+        } else if !lost {
+            self.together = None;
+        } else {
+            let series = self.together.get_or_insert(Together { lost: 0, signs: 1, signs_at: now, alone: 0 });
+            series.lost += 1;
+            if now.since(series.signs_at) >= rtt {
+                series.signs += 1;
+                series.signs_at = now;
+            }
+        }
+        let proven = |t: &Together| t.lost >= BATCHED_LOST && t.signs >= BLACK_HOLE_SIGNS && t.alone >= ALONE_ARRIVED;
+        if self.is_single(now) || !self.together.as_ref().is_some_and(proven) {
+            return false;
+        }
+        let single_until = Some(now + RAISE_AFTER);
+        *self = Self { confirmed: self.confirmed, single_until, ..Self::new(now + PROBE_GAP, self.floor, self.max) };
+        true
+    }
+
     /// Falls back to the floor, and probes upward from there, the base first: data would be lost at each size tried with it.
     fn fall(&mut self, now: Instant, lost: usize) {
         let below_base = lost <= self.base;
         let next_at = now + PROBE_GAP;
-        *self =
-            Self { confirmed: self.floor, refused: lost, next_at, below_base, ..Self::new(now, self.floor, self.max) };
+        let (together, single_until) = (self.together, self.single_until);
+        *self = Self {
+            confirmed: self.floor,
+            refused: lost,
+            next_at,
+            below_base,
+            together,
+            single_until,
+            ..Self::new(now, self.floor, self.max)
+        };
         self.rest(now);
     }
 

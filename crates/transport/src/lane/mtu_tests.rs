@@ -333,3 +333,39 @@ fn a_path_below_the_floor_is_found_again_and_again_until_a_large_packet_arrives(
     assert!((10..=20).contains(&often), "{often}");
     assert_eq!(found(200, false), 0);
 }
+
+/// Data leaves in batches of four that a card drops whole, but for every third packet, which leaves alone.
+#[test]
+fn where_batches_are_lost_packets_leave_one_by_one_and_batches_are_tried_again() {
+    let mut mtu = MtuSearch::new(Instant::ZERO, MIN_MTU, 1500);
+    let (mut arrived, mut found) = ([0; 2], 0);
+    for ms in 0..1_200_000 {
+        let now = Instant::from_millis(ms);
+        if let Some(size) = mtu.poll(now) {
+            mtu.probed(now, size, false);
+        }
+        let (rtt, size) = (Span::from_millis(5), mtu.confirmed());
+        for _ in 0..if ms % 3 == 0 { 1 } else { 4 } {
+            let together = ms % 3 != 0 && !mtu.is_single(now);
+            arrived[usize::from(ms > 2_000)] += u64::from(!together);
+            found += u32::from(mtu.left(now, rtt, size, together, together));
+            mtu.resolved(now, rtt, size, together);
+        }
+    }
+    // All but what shows it, and after ten minutes that nothing has changed.
+    assert!(found == 2 && arrived[0] > 5_800 && arrived[1] > 3_590_000, "{found}, {arrived:?}");
+    assert!(mtu.confirmed() > 1_400, "{}", mtu.confirmed());
+}
+
+/// A path that loses nine of ten packets in bursts as long as a batch, but never all that left together.
+#[test]
+fn bursts_of_loss_are_no_lost_batches() {
+    let mut mtu = MtuSearch::new(Instant::ZERO, MIN_MTU, 1500);
+    for ms in 0..600_000_u64 {
+        let now = Instant::from_millis(ms);
+        for packet in 0..16 {
+            let lost = packet > 0 || ms % 2 == 0;
+            assert!(!mtu.left(now, Span::from_millis(5), 1_200, ms % 5 != 0, lost), "{ms} ms");
+        }
+    }
+}

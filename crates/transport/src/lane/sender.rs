@@ -321,12 +321,17 @@ impl<R> LaneSender<R> {
         self.gauge.bound()
     }
 
+    /// Whether batches are lost on the way, so that packets leave one by one.
+    pub fn is_single(&self) -> bool {
+        self.mtu.is_single(self.now)
+    }
+
     fn window(&self) -> u64 {
         self.control.window(self.rtt.smoothed_or_initial())
     }
 
     /// The state of the path.
-    pub fn path(&self, _now: Instant) -> LaneView {
+    pub fn path(&self, now: Instant) -> LaneView {
         LaneView {
             rtt: self.rtt.smoothed(),
             rtt_min: self.rtt.lowest(),
@@ -339,6 +344,7 @@ impl<R> LaneSender<R> {
             window: self.window(),
             path_mtu: self.mtu.confirmed(),
             below_base: self.mtu.is_below_base(),
+            single: self.mtu.is_single(now),
             delivered_packets: self.delivered_packets,
             delivered_bytes: self.delivered_bytes,
             lost_packets: self.lost_packets,

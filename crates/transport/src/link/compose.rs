@@ -352,7 +352,7 @@ impl<S: Service> Link<S> {
     /// of the lane's time.
     pub fn batch_max(&self, at: usize, first: usize) -> usize {
         let lane = &self.lanes[at];
-        if first != lane.sender.datagram_max() {
+        if first != lane.sender.datagram_max() || lane.sender.is_single() {
             return 1;
         }
         let octets = lane.sender.rate().octets_in(BATCH_SPAN).get();

@@ -125,9 +125,12 @@ impl<R> LaneSender<R> {
             }
         } else if !elsewhere {
             let could_fall = self.mtu.confirmed() > self.mtu.floor();
-            if self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
-                if could_fall {
-                    // Losses due to packet size say nothing about the medium. At the floor they may as well be due to the rate.
+            let rtt = self.rtt.smoothed_or_initial();
+            let together = [resolved.gap_before, resolved.gap_after].contains(&Some(Span::ZERO));
+            let batches_lost = self.mtu.left(self.now, rtt, size, together, resolved.lost);
+            if self.mtu.resolved(self.now, rtt, size, resolved.lost) || batches_lost {
+                if could_fall || batches_lost {
+                    // Losses due to packet size or to batches say nothing about the medium. At the floor they may as well be due to the rate.
                     self.losses = Losses::default();
                     self.control.path_changed(self.now);
                     self.pacer.set_rate(self.now, self.control.pacing());
