@@ -51,7 +51,7 @@ pub use wavelane_base::Seed;
 pub use wavelane_base::{Quantity, UnitError};
 pub use wavelane_channel::LossConfig;
 pub use wavelane_settings::{FileError as ScenarioError, Problem, hint};
-pub(crate) use wavelane_settings::{Table, Value, line_of, look_up, word};
+pub(crate) use wavelane_settings::{Lines, Table, Value, look_up, word};
 pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
 
 /// Maximum number of seeds of one run.

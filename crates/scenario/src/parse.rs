@@ -10,8 +10,8 @@ use crate::settings::{self, Setting};
 use crate::sweep::Sweep;
 use crate::validate;
 use crate::words::{CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
+use crate::{Lines, Table, Value, word};
 use crate::{Problem, ScenarioError};
-use crate::{Table, Value, line_of, word};
 use std::path::Path;
 use toml::de::DeTable;
 use wavelane_base::{Octets, Rate, Seed, Span};
@@ -52,11 +52,12 @@ pub fn line_of_clause(text: &str, clause: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     let mut table = Some(document.get_ref());
     let mut line = None;
+    let lines = Lines::of(text);
     for word in clause.split('.') {
         let Some((key, value)) = table.and_then(|t| t.iter().find(|(key, _)| key.get_ref().as_ref() == word)) else {
             break;
         };
-        line = Some(line_of(text, key.span().start));
+        line = Some(lines.at(key.span().start));
         table = value.get_ref().as_table();
     }
     line
@@ -120,8 +121,9 @@ impl Scenario {
     }
 
     fn parse_text(text: &str, base: &Path, settings: &[Setting], traffic: Traffic) -> Result<Self, ScenarioError> {
+        let lines = Lines::of(text);
         let mut document = DeTable::parse(text).map_err(|e| {
-            let line = e.span().map_or(1, |s| line_of(text, s.start));
+            let line = e.span().map_or(1, |s| lines.at(s.start));
             Problem::Syntax(e.message().lines().next().unwrap_or_default().to_owned()).at(line)
         })?;
         settings::refuse_twice(settings).map_err(|problem| problem.at(1))?;
@@ -129,7 +131,7 @@ impl Scenario {
         for setting in settings {
             settings::apply(document.get_mut(), TOP, setting, &mut made).map_err(|problem| problem.at(1))?;
         }
-        Self::of_document(&Table::root(text, document.get_ref()), base, traffic).map_err(|error| made.explain(error))
+        Self::of_document(&Table::root(&lines, document.get_ref()), base, traffic).map_err(|error| made.explain(error))
     }
 
     /// Reads and validates a document.

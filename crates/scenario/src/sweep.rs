@@ -1,9 +1,9 @@
 //! `[sweep]`: one scenario at many values of some of its keys.
 
 use crate::settings::{Setting, is_same, lies_in};
+use crate::{Lines, Table, Value};
 use crate::{Problem, ScenarioError};
 use crate::{REPEATS_MAX, Scenario};
-use crate::{Table, Value};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;
@@ -173,7 +173,7 @@ impl Sweep {
     /// From a file's text.
     pub(crate) fn parse(text: &str) -> Result<Self, ScenarioError> {
         let document = DeTable::parse(text).map_err(|e| Problem::Syntax(e.message().to_owned()).at(1))?;
-        Self::parse_in(&Table::root(text, document.get_ref()))
+        Self::parse_in(&Table::root(&Lines::of(text), document.get_ref()))
     }
 
     /// From a parsed document.

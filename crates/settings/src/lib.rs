@@ -24,7 +24,7 @@ pub use error::{FileError, Problem, hint};
 pub use gateway::{Backpressure, GATEWAY, GatewayKnobs, Preset, RadioLanes, Seal, SentAgain};
 pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds};
 pub use lane::{Choice, LINK, LaneKnobs, LinkKnobs, START_RATE, START_RATE_MIN};
-pub use table::{Table, Value, line_of};
+pub use table::{Lines, Table, Value};
 pub use tcp::{Freeze, SIDE, SideKnobs, TCP, TcpKnobs, TcpProfile};
 pub use values::{Number, OrOff, Setting, look_up, text, unit, word, word_of};
 

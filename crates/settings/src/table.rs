@@ -6,10 +6,15 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;
 
+/// Where the lines of a text begin, so that the line of each of its values costs a search and no count from its start.
+pub struct Lines {
+    starts: Vec<usize>,
+}
+
 /// A reader over one table of the file.
 #[derive(Clone)]
 pub struct Table<'a> {
-    text: &'a str,
+    lines: &'a Lines,
     path: String,
     line: usize,
     inner: &'a DeTable<'a>,
@@ -18,7 +23,7 @@ pub struct Table<'a> {
 /// One value with its full path and line.
 #[derive(Clone)]
 pub struct Value<'a> {
-    text: &'a str,
+    lines: &'a Lines,
     /// The key's full path, such as `channels.air.forward.rate`.
     pub path: String,
     /// Its line, from 1.
@@ -28,19 +33,26 @@ pub struct Value<'a> {
     is_set: bool,
 }
 
-/// The line of a byte offset, from 1.
-pub fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
+impl Lines {
+    /// Those of a text.
+    pub fn of(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, octet)| *octet == b'\n');
+        Self { starts: ends.map(|(at, _)| at + 1).collect() }
+    }
+    /// The line of a byte offset, from 1.
+    pub fn at(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset) + 1
+    }
 }
 
 impl<'a> Table<'a> {
     /// The whole document.
-    pub fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
-        Self { text, path: String::new(), line: 1, inner }
+    pub fn root(lines: &'a Lines, inner: &'a DeTable<'a>) -> Self {
+        Self { lines, path: String::new(), line: 1, inner }
     }
     /// A table of the document by its name.
-    pub fn at(text: &'a str, path: &str, inner: &'a DeTable<'a>) -> Self {
-        Self { path: path.to_owned(), ..Self::root(text, inner) }
+    pub fn at(lines: &'a Lines, path: &str, inner: &'a DeTable<'a>) -> Self {
+        Self { path: path.to_owned(), ..Self::root(lines, inner) }
     }
     /// Its name in messages.
     pub fn title(&self) -> String {
@@ -56,8 +68,7 @@ impl<'a> Table<'a> {
             Some(key) => {
                 let name = key.get_ref().replace(['\n', '\r'], " ");
                 let hint = hint(&name, known.iter().map(AsRef::as_ref));
-                Err(Problem::UnknownKey { key: name, table: self.title(), hint }
-                    .at(line_of(self.text, key.span().start)))
+                Err(Problem::UnknownKey { key: name, table: self.title(), hint }.at(self.lines.at(key.span().start)))
             }
         }
     }
@@ -67,12 +78,12 @@ impl<'a> Table<'a> {
     fn value(&self, key: &str, spanned: &'a Spanned<DeValue<'a>>, line: usize) -> Value<'a> {
         // What a setting of the command line gave has an empty span, as nothing in a file has.
         let is_set = spanned.span().is_empty();
-        Value { text: self.text, path: self.path_of(key), line, inner: spanned.get_ref(), is_set }
+        Value { lines: self.lines, path: self.path_of(key), line, inner: spanned.get_ref(), is_set }
     }
     /// The value of `key`, if present.
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         let (name, value) = self.inner.iter().find(|(k, _)| k.get_ref().as_ref() == key)?;
-        Some(self.value(key, value, line_of(self.text, name.span().start)))
+        Some(self.value(key, value, self.lines.at(name.span().start)))
     }
     /// The value of `key`, or the error that shows how to add it.
     pub fn need(&self, key: &'static str, example: &'static str) -> Result<Value<'a>, FileError> {
@@ -112,7 +123,7 @@ impl<'a> Table<'a> {
     pub fn entries(&self) -> Vec<(String, Value<'a>)> {
         let mut all: Vec<_> = self.inner.iter().collect();
         all.sort_by_key(|(k, _)| k.span().start);
-        let line = |offset| line_of(self.text, offset);
+        let line = |offset| self.lines.at(offset);
         all.into_iter()
             .map(|(k, v)| (k.get_ref().to_string(), self.value(k.get_ref(), v, line(k.span().start))))
             .collect()
@@ -203,9 +214,9 @@ impl<'a> Value<'a> {
         let array =
             self.inner.as_array().ok_or_else(|| self.wrong_type(expected, meant.as_deref().unwrap_or(example)))?;
         let item = |v: &'a Spanned<DeValue<'a>>| Value {
-            text: self.text,
+            lines: self.lines,
             path: self.path.clone(),
-            line: line_of(self.text, v.span().start),
+            line: self.lines.at(v.span().start),
             inner: v.get_ref(),
             is_set: false,
         };
@@ -214,13 +225,13 @@ impl<'a> Value<'a> {
     /// As a table whose title stands at its line.
     pub fn titled(&self) -> Result<Table<'a>, FileError> {
         let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", &format!("[{}]", self.path)))?;
-        Ok(Table { text: self.text, path: self.path.clone(), line: self.line, inner })
+        Ok(Table { lines: self.lines, path: self.path.clone(), line: self.line, inner })
     }
     /// As a table.
     pub fn table(&self, example: &'static str) -> Result<Table<'a>, FileError> {
         let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", example))?;
         let first = inner.keys().map(|k| k.span().start).min();
-        let line = first.map_or(self.line, |offset| line_of(self.text, offset));
-        Ok(Table { text: self.text, path: self.path.clone(), line, inner })
+        let line = first.map_or(self.line, |offset| self.lines.at(offset));
+        Ok(Table { lines: self.lines, path: self.path.clone(), line, inner })
     }
 }

@@ -1,14 +1,14 @@
 //! Every declared setting is read, written and refused by its declaration.
 
 use crate::{
-    EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, GatewayKnobs, Group, INTERCEPT, LANE, LINK, PEER, PROXY, SERIAL,
-    SHAPER, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL, Table, TcpKnobs,
+    EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, GatewayKnobs, Group, INTERCEPT, LANE, LINK, Lines, PEER, PROXY,
+    SERIAL, SHAPER, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL, Table, TcpKnobs,
 };
 use toml::de::DeTable;
 
 fn read<S: Clone + Default>(group: &Group<S>, file: File, text: &str) -> Result<S, String> {
     let document = DeTable::parse(text).expect("TOML");
-    group.read(file, &Table::at(text, "t", document.get_ref())).map_err(|error| error.to_string())
+    group.read(file, &Table::at(&Lines::of(text), "t", document.get_ref())).map_err(|error| error.to_string())
 }
 
 /// Values of any kind: each setting has some that it takes.
@@ -152,7 +152,8 @@ fn files_spell_keys_their_own_way() {
 fn a_table_has_what_it_needs_and_nothing_else() {
     let whole = |text: &str| {
         let document = DeTable::parse(text).expect("TOML");
-        let root = Table::root(text, document.get_ref());
+        let lines = Lines::of(text);
+        let root = Table::root(&lines, document.get_ref());
         FORWARD.each(&root, "forward").map(|all| all.len()).map_err(|error| error.to_string())
     };
     let forward = "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"10.0.3.1:80\"\n";
@@ -162,4 +163,23 @@ fn a_table_has_what_it_needs_and_nothing_else() {
         whole(&format!("\n{forward}vai = \"b\"")),
         Err("5: unknown key 'vai' in [forward]; did you mean 'via'?".into())
     );
+}
+
+/// A file of the largest size with as many tables as fit: a value's line is searched for, not counted from the start, which took minutes.
+#[test]
+fn the_line_of_a_value_is_told_without_a_count_from_the_start() {
+    let text = "a\n\nbc\r\nd";
+    let lines = Lines::of(text);
+    let counted = |offset: usize| text.bytes().take(offset).filter(|octet| *octet == b'\n').count() + 1;
+    for offset in 0..text.len() + 3 {
+        assert_eq!(lines.at(offset), counted(offset), "{offset}");
+    }
+    const TABLES: usize = 49_000;
+    let text =
+        "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"10.0.3.1:80\"\nvia = \"b\"\n".repeat(TABLES) + "vai = 1\n";
+    let document = DeTable::parse(&text).expect("TOML");
+    let lines = Lines::of(&text);
+    let read = FORWARD.each(&Table::root(&lines, document.get_ref()), "forward").map(|all| all.len());
+    let wanted = format!("{}: unknown key 'vai' in [forward]; did you mean 'via'?", 4 * TABLES + 1);
+    assert_eq!(read.map_err(|error| error.to_string()), Err(wanted));
 }

@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use toml::de::{DeTable, DeValue};
-use wavelane_settings::{FileError, Problem, Table, line_of};
+use wavelane_settings::{FileError, Lines, Problem, Table};
 
 /// Reads a text by its top level; `place` names it in messages.
 pub(crate) fn with_root<T>(
@@ -10,11 +10,12 @@ pub(crate) fn with_root<T>(
     place: &str,
     read: impl FnOnce(&Table<'_>) -> Result<T, FileError>,
 ) -> Result<T, ConfigError> {
+    let lines = Lines::of(text);
     let root = DeTable::parse(text).map_err(|e| {
-        let line = e.span().map(|span| line_of(text, span.start));
+        let line = e.span().map(|span| lines.at(span.start));
         FileError { file: None, line, problem: Box::new(Problem::Impossible(e.message().replace('\n', ", "))) }
     });
-    root.and_then(|root| read(&Table::root(text, root.get_ref()))).map_err(|error| {
+    root.and_then(|root| read(&Table::root(&lines, root.get_ref()))).map_err(|error| {
         let place = error.line.map_or_else(|| place.to_owned(), |line| format!("{place}, line {line}"));
         ConfigError::Malformed { place, what: error.problem.to_string() }
     })
@@ -49,7 +50,7 @@ pub(super) fn line_of_key(text: &str, key: &str) -> Option<usize> {
         table = inner;
         at = Some(start);
     }
-    at.map(|at| line_of(text, at))
+    at.map(|at| Lines::of(text).at(at))
 }
 
 #[cfg(test)]
