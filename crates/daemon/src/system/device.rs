@@ -21,7 +21,7 @@ use wavelane_host::tun::OffloadTun;
 /// Priority of the rules that look into it.
 pub(crate) const LOOK: u16 = 4782;
 /// Priority of the same rules for a moment, while those of an earlier process are replaced.
-const LOOK_MEANWHILE: u16 = LOOK + 1;
+pub(crate) const LOOK_MEANWHILE: u16 = LOOK + 1;
 /// The main table's rule, where our own datagrams go on (ip-rule(8)).
 pub(crate) const MAIN_PRIORITY: &str = "32766";
 

@@ -1,11 +1,12 @@
 //! What the host's own firewall does to the traffic that we take: found in its rules, named with the remedy.
 
 pub(crate) mod older;
+mod programs;
 mod single;
 
 use crate::config::marks::MARK_DIVERT;
 use crate::config::{Config, Intercept, Placement, width};
-use crate::system::device::{LOOK, MAIN_PRIORITY, unforwarded};
+use crate::system::device::{LOOK, LOOK_MEANWHILE, MAIN_PRIORITY, unforwarded};
 use crate::system::family::Family;
 use crate::system::interface::TUNNEL_DEVICE;
 use crate::system::route_tables::TABLE;
@@ -34,6 +35,8 @@ enum Hook {
     Output,
     /// The same, and all that is forwarded.
     Postrouting,
+    /// What we send, as it leaves a device.
+    Egress,
 }
 
 /// A chain that drops what none of its rules accepts.
@@ -57,10 +60,11 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         }
         String::new()
     });
-    found.extend(in_rules(config, &listing, Kind::Nft));
+    let around = attachments(config).unwrap_or_default();
+    found.extend(in_rules(config, &listing, Kind::Nft, &around));
     for family in Family::ALL.into_iter().filter(|family| has_routes(config, *family)) {
         match older::listing(family) {
-            Ok(listing) => found.extend(in_rules(config, &listing, Kind::Older)),
+            Ok(listing) => found.extend(in_rules(config, &listing, Kind::Older, &around)),
             Err(why) => found.push(why),
         }
     }
@@ -87,11 +91,11 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
     found.extend(marked_sources(intercept));
     found.extend(unsteered(intercept));
     found.extend(switched_off(config));
-    let around = attachments(config).unwrap_or_default();
     for family in Family::here() {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
         found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule, &around)));
     }
+    found.extend(programs::findings(config));
     found
 }
 
@@ -184,7 +188,7 @@ impl Kind {
 }
 
 /// What rules do to us that are listed as nft does.
-fn in_rules(config: &Config, listing: &str, kind: Kind) -> Vec<String> {
+fn in_rules(config: &Config, listing: &str, kind: Kind, around: &[Attachment]) -> Vec<String> {
     let (mut found, mut known) = (Vec::new(), Vec::new());
     for chain in strict(listing) {
         if let Some(why) = hindrance(config, &chain, kind) {
@@ -192,7 +196,7 @@ fn in_rules(config: &Config, listing: &str, kind: Kind) -> Vec<String> {
             known.push((chain.family, chain.table, chain.chain));
         }
     }
-    found.extend(single::findings(config, (listing, kind), &known));
+    found.extend(single::findings(config, (listing, kind), &known, around));
     found
 }
 
@@ -227,13 +231,20 @@ pub(crate) fn switches(config: &Config) -> String {
 fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment]) -> Option<String> {
     let (preference, what) = rule.split_once(':')?;
     let preference: u16 = preference.parse().ok()?;
-    // Between ours: what leads packets to the device comes after it.
     let mut words: Vec<&str> = what.split_ascii_whitespace().collect();
     let ours = [("lookup", NUMBER.to_string()), ("lookup", TABLE.to_string()), ("goto", MAIN_PRIORITY.to_string())];
     let leads = |(key, to): &(&str, String)| words.windows(2).any(|pair| pair == [*key, to]);
-    let between = (NUMBER..LOOK).contains(&preference) && config.tun.is_some();
-    let is_before = (1..NUMBER).contains(&preference) || between && !ours.iter().any(leads);
-    is_before.then_some(())?;
+    // Of two rules of one preference the older goes first, and ours are renewed by their preference.
+    let places = [NUMBER, TABLE, LOOK, LOOK_MEANWHILE];
+    let is_among = places[..if config.tun.is_some() { places.len() } else { 1 }].contains(&preference);
+    if is_among && has_routes(config, family) && !ours.iter().any(leads) {
+        return Some(format!(
+            "the rule '{}' of `ip {} rule` has one of our preferences, {NUMBER} to {LOOK_MEANWHILE}, so it may go before ours, and is deleted with them: give it a preference above {LOOK_MEANWHILE}, as `ip rule add pref 5000 ...` does",
+            rule.trim().replace('\t', " "),
+            family.ip_flag(),
+        ));
+    }
+    (1..NUMBER).contains(&preference).then_some(())?;
     let negated = words.first() == Some(&"not");
     words.drain(..usize::from(negated));
     let after = |key: &str| words.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1]);
@@ -261,8 +272,8 @@ fn before_ours(config: &Config, family: Family, rule: &str, around: &[Attachment
             "the rule '{}' of `ip {} rule` stands before ours at {}, so what it matches may not come to us: give it a preference above {}, as `ip rule add pref 5000 ...` does",
             rule.trim().replace('\t', " "),
             family.ip_flag(),
-            if between { LOOK } else { NUMBER },
-            LOOK
+            NUMBER,
+            LOOK_MEANWHILE
         )
     })
 }
@@ -318,7 +329,7 @@ fn hindrance(config: &Config, chain: &Strict, kind: Kind) -> Option<String> {
             })
         }
         // `single` looks at their rules and policies.
-        Hook::Prerouting | Hook::Ingress | Hook::Redirection | Hook::Output | Hook::Postrouting => None,
+        Hook::Prerouting | Hook::Ingress | Hook::Redirection | Hook::Output | Hook::Postrouting | Hook::Egress => None,
         Hook::Forward => {
             let device = config.tun.as_ref().map(|tun| &tun.name).or(own_tcp)?;
             (concerned && !accepts(&format!("\"{device}\""))).then(|| {
@@ -487,6 +498,11 @@ mod tests {
             ("4781:\tfrom all fwmark 0x574c0001 goto 32766", false),
             ("4780:\tfrom all fwmark 0x574c0002 lookup 4780", false),
             ("4782:\tfrom all iif lan0 lookup 4781", false),
+            ("4782:\tfrom all iif vpn0 lookup main", true),
+            ("4783:\tfrom all iif lan0 lookup 77", true),
+            ("4780:\tfrom all fwmark 0x574c0002 lookup 99", true),
+            ("4781:\tfrom all fwmark 0x574c0001 lookup 99", true),
+            ("4784:\tfrom all lookup main", false),
         ] {
             assert_eq!(before_ours(&tun, Family::V4, rule, &around).is_some(), harms, "{rule}");
         }

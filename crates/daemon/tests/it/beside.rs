@@ -446,9 +446,30 @@ fn rules_before_ours_against_the_uplink_and_against_answers_are_named() {
             off,
         ),
         (chain("output priority 0") + "tcp sport 7 drop", "wall drops some of what we answer by lan0", off),
+        (
+            "iptables -t raw -I PREROUTING -s 10.1.0.2 -j ACCEPT".to_owned(),
+            "lets some SYNs from lan0 pass unheld",
+            "iptables -t raw -D PREROUTING -s 10.1.0.2 -j ACCEPT",
+        ),
+        (
+            device.replace("ingress", "egress"),
+            "of table netdev wall drops our datagrams to UDP port 4780 of peers",
+            "nft delete table netdev wall",
+        ),
+        (
+            "tc qdisc add dev wan0 clsact; tc filter add dev wan0 egress pref 9 u32 match ip protocol 6 0xff action mirred egress redirect dev lan0"
+                .to_owned(),
+            "a filter of tc at the egress of wan0 leads what it matches to lan0",
+            "tc qdisc del dev wan0 clsact",
+        ),
     ] {
         world.sh(&world.a, &set);
         wait_for(told, || a.status().hindrances.iter().any(|line| line.contains(told)));
+        if set.starts_with("tc ") {
+            let config = world.dir.join("a.toml");
+            let checked = world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap();
+            assert!(checked.contains(told), "{checked}");
+        }
         world.sh(&world.a, lifted);
         wait_for(lifted, || a.status().hindrances.is_empty());
     }

@@ -17,9 +17,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use wavelane_base::IpPrefix;
 
-/// Links, addresses of both versions, routes of both versions, policy rules of both versions, IPv4's settings of interfaces
-/// (linux/rtnetlink.h).
-const STATE_GROUPS: [u32; 8] = [1, 5, 9, 7, 11, 8, 19, 24];
+/// Links, addresses of both versions, routes of both versions, policy rules of both versions, IPv4's settings of interfaces, disciplines
+/// and filters of `tc` (linux/rtnetlink.h).
+const STATE_GROUPS: [u32; 9] = [1, 5, 9, 7, 11, 8, 19, 24, 4];
 /// linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
 const NFNLGRP_NFTABLES: u32 = 7;
 const NFT_MSG_GETGEN: u16 = 10 << 8 | 16;

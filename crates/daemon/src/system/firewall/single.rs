@@ -11,10 +11,12 @@ mod tests;
 
 use super::{Hook, JUMPS_MAX, Kind};
 use crate::config::Config;
-use crate::system::rules::XT_CHAIN;
+use crate::system::family::Family;
+use crate::system::rules::{Attachment, XT_CHAIN};
 use judge::Verdict;
 use listing::{Chain, Table, tables};
-use packet::{Packet, packets, uplinks};
+pub(super) use packet::uplinks;
+use packet::{Packet, packets};
 use wavelane_base::text;
 
 /// Rules that are looked at for one kind of packet: chains may lead to one another many times over.
@@ -59,6 +61,8 @@ struct Walk<'t, 'a> {
     partly: Option<&'t str>,
     /// This one has ended the first chain for some of it.
     left: Option<&'t str>,
+    /// What drops some of it alone is passed over.
+    seeks_accepts: bool,
 }
 
 /// How a chain ends for it.
@@ -74,7 +78,7 @@ enum End<'t> {
 
 impl<'t, 'a> Walk<'t, 'a> {
     fn new(table: &'t Table<'a>, packet: &'t Packet<'t>) -> Self {
-        Self { table, packet, steps: 0, unsure: false, top: "", partly: None, left: None }
+        Self { table, packet, steps: 0, unsure: false, top: "", partly: None, left: None, seeks_accepts: false }
     }
     fn through(&mut self, chain: &'t Chain<'t>, so_far: Fit, jumps: u8) -> End<'t> {
         for (at, rule) in chain.rules.iter().enumerate() {
@@ -92,6 +96,7 @@ impl<'t, 'a> Walk<'t, 'a> {
                 (Verdict::Accept, Fit::All) => return End::Accepted(chain.texts[at]),
                 (Verdict::Accept, Fit::Unsure) => self.unsure = true,
                 (Verdict::Accept, Fit::Some) => self.partly = self.partly.or(Some(self.top)),
+                (Verdict::Drop | Verdict::Unmark, Fit::Some) if self.seeks_accepts => {}
                 (Verdict::Drop | Verdict::Unmark, Fit::Some | Fit::All) if !self.unsure => {
                     let is_bare = rule
                         .iter()
@@ -124,16 +129,19 @@ impl<'t, 'a> Walk<'t, 'a> {
     }
 }
 
-/// A rule before ours that lets SYNs pass unheld: what accepts in a chain ends the way through it.
-fn unheld(table: &Table<'_>, packet: &Packet<'_>) -> Option<String> {
+/// A rule before ours that lets SYNs pass unheld: what accepts in a chain ends the way through it, and were it for one client alone.
+fn unheld(table: &Table<'_>, packet: &Packet<'_>, around: &[Attachment]) -> Option<String> {
     let name = packet.iif.filter(|_| packet.is_late == Some(false))?;
+    let clients = around.iter().filter(|of| of.device() == name).map(|of| of.network);
+    let from = clients.filter(|network| Family::of(network) == packet.family).collect();
+    let packet = &Packet { from, is_part: true, ..packet.clone() };
     let leads = |rule: &Vec<&str>| {
         rule.ends_with(&["jump", XT_CHAIN]) && rule.iter().any(|word| word.trim_matches('"') == name)
     };
     let chain = table.chains.iter().find(|chain| chain.meets(table.family, packet) && chain.rules.iter().any(leads))?;
     let ours = chain.rules.iter().position(leads)?;
     let before = chain.up_to(ours);
-    let mut walk = Walk::new(table, packet);
+    let mut walk = Walk { seeks_accepts: true, ..Walk::new(table, packet) };
     let end = walk.through(&before, Fit::All, JUMPS_MAX);
     let (rule, some) = match (end, walk.partly.or(walk.left)) {
         (End::Accepted(rule) | End::Returned(rule), _) => (rule, ""),
@@ -155,21 +163,21 @@ pub(super) fn findings(
     config: &Config,
     (listing, kind): (&str, Kind),
     known: &[(String, String, String)],
+    around: &[Attachment],
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let uplinks = uplinks(config);
     let packets = packets(config, &uplinks);
     for table in tables(listing).iter().filter(|table| !table.name.starts_with("wavelane")) {
         for packet in &packets {
-            found.extend(unheld(table, packet));
+            found.extend(unheld(table, packet, around));
             for chain in table.chains.iter().filter(|chain| chain.meets(table.family, packet)) {
                 let is_lane = packet.is_lane();
                 let is_known = known.iter().any(|(family, name, of)| {
                     (family.as_str(), name.as_str(), of.as_str()) == (table.family, table.name, chain.name)
                 });
                 // Of the others `hindrance` judges what a whole chain does.
-                let by_policy =
-                    matches!(packet.hook, Hook::Prerouting | Hook::Ingress | Hook::Output | Hook::Postrouting);
+                let by_policy = !matches!(packet.hook, Hook::Input | Hook::Forward | Hook::Redirection);
                 let mut walk = Walk::new(table, packet);
                 let (rule, of, fit, last) = match walk.through(chain, Fit::All, JUMPS_MAX) {
                     End::Dropped(rule, of, fit, last) => (rule, of, fit, last && !by_policy),

@@ -180,7 +180,7 @@ impl Packet<'_> {
             "protocol" | "nexthdr" => self.is_protocol(value),
             // Of what is taken in others' names a part is some.
             "saddr" => any(value, |block| match within(block, &self.from) {
-                Fit::Unsure if self.is_answer && touches(block, &self.from) => Fit::Some,
+                Fit::Unsure if self.is_part && touches(block, &self.from) => Fit::Some,
                 other => other,
             }),
             "daddr" => any(value, |block| within(block, &self.to)),

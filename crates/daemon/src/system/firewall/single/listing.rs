@@ -50,8 +50,9 @@ impl<'a> Chain<'a> {
     /// Whether packets of this kind come to it, in a table of this family.
     pub(super) fn meets(&self, family: &str, packet: &Packet<'_>) -> bool {
         let is_here = self.hook == Some(packet.hook);
-        if packet.hook == Hook::Ingress {
-            let of_device = packet.iif.is_some_and(|name| self.devices.contains(&name));
+        if let Hook::Ingress | Hook::Egress = packet.hook {
+            let device = if packet.hook == Hook::Ingress { packet.iif } else { packet.oif };
+            let of_device = device.is_some_and(|name| self.devices.contains(&name));
             return is_here && ["inet", "netdev"].contains(&family) && of_device;
         }
         is_here
@@ -87,6 +88,7 @@ pub(super) fn tables(listing: &str) -> Vec<Table<'_>> {
                             ("filter", "forward") => Some(Hook::Forward),
                             ("filter", "prerouting") => Some(Hook::Prerouting),
                             ("filter", "ingress") => Some(Hook::Ingress),
+                            ("filter", "egress") => Some(Hook::Egress),
                             ("filter" | "route", "output") => Some(Hook::Output),
                             ("filter", "postrouting") => Some(Hook::Postrouting),
                             ("nat", "prerouting") => Some(Hook::Redirection),

@@ -24,6 +24,7 @@ pub(super) enum Port {
 }
 
 /// A kind of packet of ours, as far as it is known.
+#[derive(Clone)]
 pub(super) struct Packet<'a> {
     pub(super) hook: Hook,
     pub(super) family: Family,
@@ -39,6 +40,8 @@ pub(super) struct Packet<'a> {
     pub(super) state: &'static str,
     /// It comes from here in another's name, which no rule can mean.
     pub(super) is_answer: bool,
+    /// A rule that meets a part of its sources meets some of it: an address that it asks for is one of them.
+    pub(super) is_part: bool,
     pub(super) from: Vec<IpPrefix>,
     pub(super) to: Vec<IpPrefix>,
     /// What it is, for people, and the matches of rules that would let it through.
@@ -71,6 +74,7 @@ impl Packet<'_> {
             is_late: None,
             state: "new",
             is_answer: false,
+            is_part: false,
             from: Vec::new(),
             to: Vec::new(),
             words,
@@ -136,17 +140,14 @@ pub(super) fn packets<'a>(config: &'a Config, uplinks: &'a [String]) -> Vec<Pack
             all.push(Packet { hook: Hook::Redirection, remedies, ..coming() });
             all.push(coming());
         }
-        all.extend(sent(config, family).into_iter().flat_map(|packet| {
-            [Hook::Output, Hook::Postrouting].map(|hook| Packet {
-                hook,
-                words: packet.words.clone(),
-                mark: Some(MARK_OWN),
-                remedies: vec![format!("meta mark {MARK_OWN:#x}")],
-                to: packet.to.clone(),
-                from: packet.from.clone(),
-                ..packet
-            })
-        }));
+        for packet in sent(config, family) {
+            let remedies = vec![format!("meta mark {MARK_OWN:#x}")];
+            let packet = Packet { mark: Some(MARK_OWN), remedies, ..packet };
+            // By which device we connect for peers is not looked at.
+            let by = uplinks.iter().map(String::as_str).filter(|_| packet.is_lane()).chain(packet.oif);
+            all.extend(by.map(|name| Packet { hook: Hook::Egress, oif: Some(name), ..packet.clone() }));
+            all.extend([Hook::Output, Hook::Postrouting].map(|hook| Packet { hook, ..packet.clone() }));
+        }
         if let Some(tun) = &config.tun {
             let device = tun.name.as_str();
             all.push(Packet {
@@ -206,7 +207,7 @@ fn lanes<'a>(config: &Config, family: Family, uplinks: &'a [String]) -> Vec<Pack
 }
 
 /// The devices by which peers' datagrams come, as far as they are known.
-pub(super) fn uplinks(config: &Config) -> Vec<String> {
+pub(in super::super) fn uplinks(config: &Config) -> Vec<String> {
     let hosts = called(config).into_iter().filter_map(|(host, _)| host.parse().ok());
     let routes = hosts.filter_map(|host| interface_name(towards(host, None).ok()??.device));
     let devices = config.lane_sockets().into_iter().filter_map(|socket| socket.device);
@@ -252,6 +253,7 @@ fn sent(config: &Config, family: Family) -> Vec<Packet<'_>> {
             oif: Some(name),
             state: "established",
             is_answer: true,
+            is_part: true,
             port: Port::Unknown,
             source_port: Port::Many,
             from: all_routes(config, family),

@@ -25,7 +25,7 @@ fn said_at(config: &Config, hook: &str, rules: &[&str]) -> Vec<String> {
     let listing = format!(
         "table ip filter {{\n\tset x {{\n\t\ttype ipv4_addr\n\t}}\n\n\tchain BASE {{\n\t\ttype filter hook {hook}; policy accept;\n{rules}\t}}\n\n\tchain FOREIGN {{\n\t\tfib daddr type local return\n\t\tlimit rate 3/minute counter log prefix \"[X] drop \"\n\t\tcounter drop\n\t}}\n\n\tchain BANS {{\n\t\tip saddr 192.0.2.7 drop\n\t\treturn\n\t}}\n\n\tchain LOOP {{\n\t\tjump LOOP\n\t\tjump LOOP\n\t}}\n}}\n"
     );
-    findings(config, (&listing, Kind::Nft), &[])
+    findings(config, (&listing, Kind::Nft), &[], &[])
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn rules_against_the_lanes_and_the_device_are_named() {
         assert_eq!(said_at(&lan, "prerouting priority raw", &[change]), [""; 0]);
     }
     let asleep = "table ip off {\n\tflags dormant\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\tudp dport 4780 drop\n\t}\n}";
-    assert_eq!(findings(&tun, (asleep, Kind::Nft), &[]), [""; 0]);
-    assert_eq!(findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[]).len(), 1);
+    assert_eq!(findings(&tun, (asleep, Kind::Nft), &[], &[]), [""; 0]);
+    assert_eq!(findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[], &[]).len(), 1);
     let calls = config("address = \"192.0.2.1:4780\"\n[intercept]\ninterfaces = [\"lan0\"]");
     assert_eq!(said(&calls, "input", &["ct state established accept", "meta l4proto udp drop"]), [""; 0]);
     for rule in ["ip saddr 192.0.2.0/24 drop", "ip saddr { 198.51.100.7, 192.0.2.1 } drop", "udp sport 4780 drop"] {
@@ -189,7 +189,7 @@ fn what_we_send_and_what_is_led_away_is_named() {
         let listing = format!(
             "table ip filter {{\n\tchain OUTPUT {{\n\t\ttype filter hook output priority filter; policy drop;\n\t\toifname \"lo\" accept\n\t\tct state related,established accept\n{rules}\t}}\n}}\n"
         );
-        findings(&calls, (&listing, Kind::Nft), &[])
+        findings(&calls, (&listing, Kind::Nft), &[], &[])
     };
     let found = denied("");
     assert!(found.len() == 2 && found.iter().all(|line| line.contains("'policy drop' in chain OUTPUT")), "{found:?}");
@@ -202,10 +202,11 @@ fn what_we_send_and_what_is_led_away_is_named() {
     // At a device, and where rules lead elsewhere.
     let lan = config("[intercept]\ninterfaces = [\"lan0\"]");
     let at = |family: &str, device: &str, rule: &str| {
+        let (hook, family) = family.split_once(' ').unwrap_or(("ingress", family));
         let listing = format!(
-            "table {family} f {{\n\tchain in {{\n\t\ttype filter hook ingress device \"{device}\" priority filter; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
+            "table {family} f {{\n\tchain in {{\n\t\ttype filter hook {hook} device \"{device}\" priority filter; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
         );
-        findings(&lan, (&listing, Kind::Nft), &[])
+        findings(&lan, (&listing, Kind::Nft), &[], &[])
     };
     for family in ["netdev", "inet"] {
         let found = at(family, "lan0", "ip protocol tcp drop");
@@ -213,11 +214,18 @@ fn what_we_send_and_what_is_led_away_is_named() {
     }
     assert_eq!(at("netdev", "wan0", "ip protocol tcp drop"), [""; 0]);
     assert_eq!(at("netdev", "lan0", "ip saddr 192.0.2.7 drop"), [""; 0]);
+    let found = at("egress netdev", "lan0", "ip protocol tcp counter drop");
+    assert!(found.len() == 1 && found[0].contains("drops what we answer by lan0"), "{found:?}");
+    assert!(found[0].contains("`nft insert rule netdev f in meta mark 0x574c0001 accept`"), "{found:?}");
+    for passes in ["udp dport 4780 drop", "tcp sport 443 drop", "meta mark 0x574c0001 accept"] {
+        assert_eq!(at("egress netdev", "lan0", passes), [""; 0], "{passes}");
+    }
+    assert_eq!(at("egress netdev", "wan0", "ip protocol tcp drop"), [""; 0]);
     let led = |rule: &str| {
         let listing = format!(
             "table ip nat {{\n\tchain PREROUTING {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
         );
-        findings(&lan, (&listing, Kind::Nft), &[])
+        findings(&lan, (&listing, Kind::Nft), &[], &[])
     };
     let found = led("iifname \"lan0\" tcp dport 80 counter packets 0 bytes 0 redirect to :3128");
     assert!(found.len() == 1 && found[0].contains("leads away some of the connections"), "{found:?}");
@@ -238,6 +246,8 @@ fn what_we_send_and_what_is_led_away_is_named() {
 #[test]
 fn what_lets_syns_pass_before_ours_is_named() {
     let lan = config("[intercept]\ninterfaces = [\"lan0\", \"lan1\"]");
+    let around = ["10.1.0.0/24 dev lan0 proto kernel", "10.5.0.0/24 dev lan1 proto kernel"];
+    let around: Vec<Attachment> = around.iter().filter_map(|line| Attachment::parse(line)).collect();
     let with = |before: &str, between: &str, after: &str| {
         let jump = |name: &str| {
             format!(
@@ -249,10 +259,13 @@ fn what_lets_syns_pass_before_ours_is_named() {
             jump("lan0"),
             jump("lan1")
         );
-        findings(&lan, (&listing, Kind::Nft), &[])
+        findings(&lan, (&listing, Kind::Nft), &[], &around)
     };
     for (rule, some) in [
         ("counter accept", false),
+        ("ip saddr 10.1.0.7 accept", true),
+        ("ip saddr { 10.1.0.7, 192.0.2.7 } tcp dport 80 counter return", true),
+        ("ip saddr 10.1.0.0/24 accept", false),
         ("iifname \"lan0\" accept", false),
         ("meta l4proto tcp jump OWN", false),
         ("ip daddr 10.0.0.0/8 tcp dport { 80, 443 } counter goto OWN", true),
@@ -267,8 +280,11 @@ fn what_lets_syns_pass_before_ours_is_named() {
         );
         let of = |name: &str| found.iter().find(|line| line.contains(&format!("SYNs from {name} pass unheld")));
         assert!(of("lan0").is_some_and(|line| line.contains("lets some SYNs") == some), "{rule}: {found:?}");
-        assert_eq!(of("lan1").is_some(), !rule.contains("\"lan0\""), "{rule}: {found:?}");
+        let of_one = rule.contains("\"lan0\"") || rule.contains(" 10.1.0.");
+        assert_eq!(of("lan1").is_some(), !of_one, "{rule}: {found:?}");
     }
+    let found = with("ip saddr 10.1.0.9 drop\n\t\tip saddr 10.1.0.7 accept", "", "");
+    assert!(found.len() == 1 && found[0].starts_with("the rule 'ip saddr 10.1.0.7 accept' stands"), "{found:?}");
     let found = with("", "counter accept", "");
     assert!(found.len() == 1 && found[0].contains("iptables -t raw -A PREROUTING"), "{found:?}");
     for passes in
