@@ -195,6 +195,9 @@ impl Snoop {
             self.done.not_kept += 1;
             return;
         }
+        if self.ways.is_empty() {
+            self.swept = now;
+        }
         let way = self.ways.entry(direction).or_insert_with(|| Way {
             segments: VecDeque::new(),
             end: seq.wrapping_add(len),

@@ -88,6 +88,9 @@ fn what_was_lost_is_sent_again_from_here_and_its_duplicates_go_no_further() {
     assert_eq!(snoop.held(), (1, 0));
     snoop.handle_timeout(now + Span::from_secs(130));
     assert_eq!((snoop.held(), snoop.poll_timeout()), ((0, 0), None), "forgotten");
+    // Whatever the clock says by then, what is new is due later.
+    handle(&mut snoop, now + Span::from_secs(900), &data(0));
+    assert!(snoop.poll_timeout() > Some(now + Span::from_secs(900)));
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl Bench {
             ProxyKind::Ours | ProxyKind::Userspace => {
                 let engine = if kind == ProxyKind::Ours { ProxyEngine::Kernel } else { ProxyEngine::Userspace };
                 let place = (out, "proxy");
-                Between::Proxies(Proxies::start(&scenario, &world, (TcpKind::Cubic, engine), place, &mut stop)?)
+                Between::Proxies(Proxies::start(&scenario, &world, (stack, engine), place, &mut stop)?)
             }
             ProxyKind::Haproxy { splice } => {
                 Between::Haproxy(Haproxy::start(&world.nodes[NEAR], PORT, splice, out, &mut stop)?)

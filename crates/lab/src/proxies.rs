@@ -1,4 +1,4 @@
-//! The shipped daemon as a split proxy, on every gateway that a flow's TCP crosses under `tcp-*+split`.
+//! The shipped daemon as a proxy in one box, on every gateway that a flow's TCP crosses under `tcp-*+split`, `+snoop` and `+mirror`.
 
 use crate::LabError;
 use crate::folder::Folder;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use wavelane_base::Span;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::{GatewaySettings, NodeKind, ProxySide, Scenario, TcpKind};
+use wavelane_scenario::{GatewaySettings, NodeKind, ProxySide, Scenario, Stack, StackOption, TcpKind};
 use wavelane_settings::{File, SIDE, SideKnobs, TCP, TcpKnobs};
 
 /// Time limit for a proxy to begin.
 const READY_WITHIN: Span = Span::from_secs(20);
-/// What a proxy says when it takes connections.
-const READY: &str = "splits TCP from";
+/// What a proxy says when it takes connections, behind what it does.
+const READY: &str = " TCP from ";
 const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
 
 /// Whose TCP the halves of connections are.
@@ -120,7 +120,7 @@ impl Proxies {
     pub(crate) fn start(
         scenario: &Scenario,
         world: &World,
-        (kind, engine): (TcpKind, ProxyEngine),
+        (stack, engine): (Stack, ProxyEngine),
         (out, label): (&Path, &str),
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
@@ -131,7 +131,7 @@ impl Proxies {
             let name = &scenario.nodes[node].name;
             let file = started._folder.path().join(format!("{name}.toml"));
             let control = started._folder.path().join(format!("{name}.sock"));
-            let text = config(scenario, &world.plan, node, (kind, engine), &control);
+            let text = config(scenario, &world.plan, node, (stack, engine), &control);
             std::fs::write(&file, text).map_err(LabError::io(format!("cannot write {}", file.display())))?;
             let log = logs.join(format!("{label}-{name}.log"));
             let mut command = tools::command(daemon().ok_or_else(missing)?);
@@ -207,20 +207,39 @@ fn config(
     scenario: &Scenario,
     plan: &Plan,
     node: usize,
-    (kind, least): (TcpKind, ProxyEngine),
+    (stack, least): (Stack, ProxyEngine),
     control: &Path,
 ) -> String {
     let wires = plan.wires.iter().filter(|wire| wire.end_of(node).is_some());
     let interfaces: Vec<String> = wires.map(|wire| format!("\"{}\"", wire.interface)).collect();
     let name = &scenario.nodes[node].name;
     let knobs = scenario.gateways.iter().find(|knobs| knobs.node == *name);
+    let mode = match stack.option {
+        StackOption::Mirror => "mirror",
+        StackOption::Snoop => "snoop",
+        _ => "split",
+    };
+    let on_kernel = mode == "split" && engine(knobs, least) == ProxyEngine::Kernel;
     let mut text = format!(
-        "[proxy]\nname = \"{name}\"\nengine = \"{}\"\ninterfaces = [{}]\ntargets = [\"0.0.0.0/0\"]\ncontrol = \"{}\"\n",
-        if engine(knobs, least) == ProxyEngine::Kernel { "kernel" } else { "userspace" },
+        "[proxy]\nname = \"{name}\"\nengine = \"{}\"\nmode = \"{mode}\"\ninterfaces = [{}]\ntargets = [\"0.0.0.0/0\"]\ncontrol = \"{}\"\n",
+        if on_kernel { "kernel" } else { "userspace" },
         interfaces.join(", "),
         control.display()
     );
     let sides = knobs.map_or(&[][..], |knobs| &knobs.sides);
+    match (stack.option, sides.is_empty()) {
+        (StackOption::Mirror, _) => return text,
+        (StackOption::Snoop, true) => {
+            return text + "[[proxy.side]]\nname = \"all\"\nnetworks = [\"0.0.0.0/0\"]\n";
+        }
+        (StackOption::Snoop, false) => {
+            let networks = sides.iter().flat_map(|side| networks(scenario, plan, side)).collect::<Vec<_>>().join(", ");
+            let _ = write!(text, "[[proxy.side]]\nname = \"snooped\"\nnetworks = [{networks}]\n");
+            return text;
+        }
+        _ => {}
+    }
+    let kind = stack.control.unwrap_or(TcpKind::Cubic);
     for (number, side) in sides.iter().enumerate() {
         text += &side_text(scenario, plan, (number, side), kind);
     }
@@ -230,11 +249,16 @@ fn config(
     text
 }
 
-fn side_text(scenario: &Scenario, plan: &Plan, (number, side): (usize, &ProxySide), kind: TcpKind) -> String {
+/// The networks of a side's nodes, as a file has them.
+fn networks(scenario: &Scenario, plan: &Plan, side: &ProxySide) -> Vec<String> {
     let of = |name: &String| scenario.nodes.iter().position(|node| node.name == *name);
     let wires =
         side.nodes.iter().filter_map(of).flat_map(|node| plan.wires.iter().filter(move |w| w.end_of(node).is_some()));
-    let networks: Vec<String> = wires.map(|wire| format!("\"{}\"", wire.prefix())).collect();
+    wires.map(|wire| format!("\"{}\"", wire.prefix())).collect()
+}
+
+fn side_text(scenario: &Scenario, plan: &Plan, (number, side): (usize, &ProxySide), kind: TcpKind) -> String {
+    let networks = networks(scenario, plan, side);
     let tcp = side.tcp.clone().unwrap_or_default();
     let mss = tcp.segment.and_then(|size| u16::try_from(size.get()).ok());
     let congestion = Some(side.congestion.unwrap_or(kind).word().to_owned());

@@ -116,7 +116,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
         Family::Tcp if stack.option == StackOption::Rts => {
             Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into())
         }
-        Family::Tcp if stack.split().is_some() => proxies::review(scenario),
+        Family::Tcp if stack.has_proxies() => proxies::review(scenario),
         Family::Tcp => Ok(()),
         Family::Wavelane | Family::Hop2009 => {
             if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
 use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw, WayRaw};
-use wavelane_scenario::{Scenario, Stack, TcpKind};
+use wavelane_scenario::{Scenario, Stack};
 
 /// Time between setting the run's start and the start itself, so that every channel's thread is ready.
 const LEAD: Span = Span::from_millis(50);
@@ -118,8 +118,8 @@ impl<'a> Run<'a> {
             mptcp::set_up(scenario, &run.world, &run.controls)?;
         }
         run.start_servers()?;
-        if let Some(kind) = stack.split() {
-            run.start_proxies(kind, context)?;
+        if stack.has_proxies() {
+            run.start_proxies(context)?;
         }
         if peers::is_peer(stack) {
             run.start_peers(context)?;
@@ -127,7 +127,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    fn start_proxies(&mut self, kind: TcpKind, context: &mut RunContext<'_>) -> Result<(), LabError> {
+    fn start_proxies(&mut self, context: &mut RunContext<'_>) -> Result<(), LabError> {
         let (out, label) = (context.out, context.label.clone());
         let (stack, seed, of) = (self.stack, self.seed, self.scenario.duration);
         let mut stop = || {
@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
         self.proxies = Some(Proxies::start(
             self.scenario,
             &self.world,
-            (kind, ProxyEngine::Kernel),
+            (stack, ProxyEngine::Kernel),
             (out, label.as_str()),
             &mut stop,
         )?);

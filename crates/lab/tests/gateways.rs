@@ -195,6 +195,33 @@ fn split_proxies_stand_on_every_gateway_that_a_flow_crosses() {
     assert!(why.contains("sack") && why.contains("--on sim"), "{why}");
 }
 
+/// Proxies that leave TCP end to end: what they do is what the daemon says.
+#[test]
+fn proxies_that_split_nothing_stand_there_too() {
+    let stacks = "\"tcp-cubic+snoop\", \"tcp-cubic+mirror\"";
+    let text = LOSSY.replace("\"tcp-cubic\", \"tcp-bbr\", \"wavelane\", \"wavelane+unsplit\"", stacks);
+    let text =
+        text.replace("app = \"quic\"", "app = \"download\"") + "\n[gateways.a]\nsides = [{ nodes = [\"client\"] }]\n";
+    let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+    if !able(&scenario) {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    for (stack, does, counts) in
+        [(0, "snoops on TCP from", "snoop_kept="), (1, "mirrors TCP from", "packets_mirrored=")]
+    {
+        let (raw, log) = run(&scenario, scenario.stacks[stack], does.split_once(' ').unwrap().0);
+        for flow in &raw.flows {
+            assert!(flow.completed && flow.intact == Some(true) && flow.octets == 1_000_000, "{flow:?} {log}");
+        }
+        assert!(log.contains(does) && log.contains("stopped"), "{log}");
+        for proxy in ["proxy a: ", "proxy b: "] {
+            let note = raw.notes.iter().find(|note| note.starts_with(proxy)).unwrap();
+            assert!(note.contains(counts), "{note}");
+        }
+    }
+}
+
 /// Three gateways in a row, whose edges seal: the middle one is a relay with two neighbours.
 const CHAIN: &str = r#"
 title = "A sealed download over a relay"

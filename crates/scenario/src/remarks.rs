@@ -3,7 +3,7 @@
 //! A remark is made only where it holds whatever path a flow takes: gateways move flows to other paths, so every gateway with two
 //! neighbours counts as a possible relay of every flow that does not begin or end its way at it.
 
-use crate::model::{ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, Stack};
+use crate::model::{ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, Stack, StackOption};
 use wavelane_base::{Instant, Ratio};
 use wavelane_channel::Then;
 use wavelane_settings::RadioLanes;
@@ -25,15 +25,19 @@ impl Scenario {
         short_recordings(self, &mut remarks);
         let works = self.stacks.iter().any(|stack| stack.has_gateways());
         let splits = self.stacks.iter().any(|stack| stack.split().is_some());
+        let snoops = self.stacks.iter().any(|stack| stack.option == StackOption::Snoop);
         let idle = "none of `stacks` has gateways at work, so it has no effect: add \"wavelane\", or remove it";
         for settings in &self.gateways {
             let clause = format!("gateways.{}", settings.node);
-            let of_proxy = [("buffer", settings.knobs.buffer.is_some()), ("sides", !settings.sides.is_empty())];
-            for (key, _) in of_proxy.iter().filter(|(_, set)| *set && !splits) {
+            let of_proxy = [
+                ("buffer", settings.knobs.buffer.is_some(), splits),
+                ("sides", !settings.sides.is_empty(), splits || snoops),
+            ];
+            for (key, ..) in of_proxy.iter().filter(|(_, set, acts)| *set && !acts) {
                 let why = "no stack splits TCP in one box, so it has no effect: add \"tcp-bbr+split\", or remove it";
                 remarks.push(Remark { clause: format!("{clause}.{key}"), why: why.into() });
             }
-            if splits && !works && of_proxy.iter().any(|(_, set)| *set) {
+            if !works && of_proxy.iter().any(|(_, set, acts)| *set && *acts) {
                 continue;
             }
             if works {

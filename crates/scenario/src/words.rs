@@ -18,7 +18,7 @@ const FAMILIES: &[FamilyRow] = &[
     ("tcp", Family::Tcp, &[
         ("-reno", Some(TcpKind::Reno)), ("-cubic", Some(TcpKind::Cubic)), ("-bbr", Some(TcpKind::Bbr)),
         ("-bbr3", Some(TcpKind::Bbr3)), ("-2001", Some(TcpKind::Y2001)),
-    ], &[("", StackOption::None), ("+rts", StackOption::Rts), ("+split", StackOption::Split)]),
+    ], &[("", StackOption::None), ("+rts", StackOption::Rts), ("+split", StackOption::Split), ("+snoop", StackOption::Snoop), ("+mirror", StackOption::Mirror)]),
     ("tcp-hop-by-hop", Family::Tcp, &[("", Some(TcpKind::Cubic))], &[("", StackOption::HopByHop)]),
     ("udp", Family::Udp, FREE, PLAIN),
     ("hop-2009", Family::Hop2009, FREE, PLAIN),
@@ -111,9 +111,13 @@ impl Stack {
     pub fn split(self) -> Option<TcpKind> {
         self.control.filter(|_| matches!(self.option, StackOption::Split | StackOption::HopByHop))
     }
+    /// Whether gateways are proxies in one box, that split TCP or leave it end to end.
+    pub fn has_proxies(self) -> bool {
+        self.split().is_some() || matches!(self.option, StackOption::Snoop | StackOption::Mirror)
+    }
     /// Whether it is one of the plain `tcp-*` stacks.
     pub fn is_plain_tcp(self) -> bool {
-        self.family == Family::Tcp && self.split().is_none()
+        self.family == Family::Tcp && !self.has_proxies()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::buffers;
 use crate::captures::Captures;
+use crate::door::OnPath;
 use crate::engine::{Engine, NodeId};
 use crate::stacks::{self, treatment};
 use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
@@ -86,8 +87,11 @@ impl Backend for SimBackend {
         let needed = buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let kind = stack.control.unwrap_or(TcpKind::Cubic);
-        let proxy = |node| stacks::proxy(&shape, kind, shape.settings(node), needed);
-        let proxy: Option<&dyn Fn(_) -> _> = if stack.split().is_some() { Some(&proxy) } else { None };
+        let proxy = |node| match stack.option {
+            StackOption::Snoop => OnPath::Snoop(stacks::snooped(&shape, shape.settings(node))),
+            _ => OnPath::Split(stacks::proxy(&shape, kind, shape.settings(node), needed)),
+        };
+        let proxy: Option<&dyn Fn(_) -> _> = if stack.has_proxies() { Some(&proxy) } else { None };
         let built = match stack.family {
             Family::Tcp => shape.build_plain(seed, &tcp(kind), stack.option == StackOption::Rts, proxy),
             Family::Udp => shape.build_plain(seed, &Config::default(), false, None),

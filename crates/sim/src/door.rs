@@ -5,7 +5,7 @@ use crate::node::{Moment, Outgoing};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 use wavelane_base::{Entropy, Instant, IpPrefix, Span, Wakeup};
-use wavelane_door::{FarSide, OwnDoor, POOL_DEFAULT, Pair, PairConfig, pool_parts};
+use wavelane_door::{FarSide, OwnDoor, POOL_DEFAULT, Pair, PairConfig, Snoop, pool_parts};
 use wavelane_wire::ip::Ipv4;
 use wavelane_wire::tcp::PROTOCOL_TCP;
 
@@ -108,6 +108,14 @@ pub struct ProxyConfig {
     pub gaps: Vec<(Instant, Instant)>,
 }
 
+/// What a proxy in one box does.
+pub(crate) enum OnPath {
+    /// It ends connections and makes others.
+    Split(ProxyConfig),
+    /// It sends again what is lost on the way to hosts of these networks.
+    Snoop(Vec<IpPrefix>),
+}
+
 /// How long before a gap those who send are told to stop: until then what is on its way has arrived, and the answers to it, over round trips of up to 0.2 s.
 const GAP_AHEAD: Span = Span::from_millis(500);
 
@@ -116,6 +124,38 @@ impl ProxyConfig {
     pub fn new(tcp: wavelane_tcp::Config) -> Self {
         let pair = PairConfig { pool: pool_parts(POOL_DEFAULT).0, ..PairConfig::default() };
         Self { tcp, towards: Vec::new(), pair, gaps: Vec::new() }
+    }
+}
+
+/// The part of a host that sends again what is lost behind it.
+pub(crate) struct Snooper {
+    snoop: Snoop,
+    towards: Vec<IpPrefix>,
+}
+
+impl Snooper {
+    pub(crate) fn new(towards: Vec<IpPrefix>) -> Self {
+        // As the daemon's: both ways of each connection, of which all have the pool.
+        let bounds = PairConfig::default();
+        Self { snoop: Snoop::new(2 * bounds.flows_max, bounds.pool), towards }
+    }
+    /// Looks at a packet that crosses the node. Returns whether it goes on.
+    pub(crate) fn passes(&mut self, local: Instant, packet: &[u8]) -> bool {
+        let towards = &self.towards;
+        let passes = self.snoop.handle(local, packet, |host| towards.iter().any(|network| network.contains(host.ip())));
+        // What stood behind an acknowledged segment may be due at once.
+        self.snoop.handle_timeout(local);
+        passes
+    }
+    pub(crate) fn handle_timeout(&mut self, local: Instant) {
+        self.snoop.handle_timeout(local);
+    }
+    /// The next packet to send again.
+    pub(crate) fn poll_packet(&mut self) -> Option<Box<[u8]>> {
+        self.snoop.poll_packet()
+    }
+    pub(crate) fn poll_timeout(&self) -> Option<Wakeup> {
+        self.snoop.poll_timeout().map(|at| Wakeup { at, cause: "snoop: a segment is due" })
     }
 }
 

@@ -4,12 +4,12 @@
 use crate::clock::NodeClock;
 use crate::connection::{Connection, Seam, request};
 use crate::datagrams;
-use crate::door::{Proxy, ProxyConfig};
+use crate::door::{Proxy, ProxyConfig, Snooper};
 use crate::node::{Moment, Outgoing, Resident, wake};
 use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
+use wavelane_base::{FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_tcp::{Host, HostEvent};
 use wavelane_wire::ip::{IPV4_HEADER_LEN, Ipv4, PROTOCOL_UDP, Udp4, checksum};
 
@@ -29,6 +29,7 @@ pub(crate) struct HostNode {
     host: Host,
     connections: BTreeMap<FlowId, Connection>,
     proxy: Option<Box<Proxy>>,
+    snooper: Option<Box<Snooper>>,
     buffer: Vec<u8>,
     /// Packets sent, modulo the range of identifications.
     packets: u16,
@@ -52,6 +53,7 @@ impl HostNode {
             host: Host::new(config, seed.entropy(&format!("host {name}"))),
             connections: BTreeMap::new(),
             proxy: None,
+            snooper: None,
             buffer: vec![0; wavelane_tcp::PACKET_ROOM],
             packets: 0,
         }
@@ -61,6 +63,23 @@ impl HostNode {
     pub(crate) fn split(&mut self, now: Instant, config: ProxyConfig, seed: Seed) {
         let entropy = seed.entropy(&format!("node {} / door 0", self.name));
         self.proxy = Some(Box::new(Proxy::new(&self.clock, now, self.address, config, entropy)));
+    }
+    /// Snoops for the hosts of these networks from now on.
+    pub(crate) fn snoop(&mut self, towards: Vec<IpPrefix>) {
+        self.snooper = Some(Box::new(Snooper::new(towards)));
+    }
+    /// Hands out what is sent again.
+    fn repeat(&mut self, moment: &mut Moment<'_>) {
+        while let Some(packet) = self.snooper.as_mut().and_then(|snooper| snooper.poll_packet()) {
+            let target = Ipv4::parse(&packet).ok().map(|ip| ip.target);
+            match target.and_then(|target| self.routes.get(&target)) {
+                Some(&port) => {
+                    let packet = copy_of(moment, &packet);
+                    moment.out.push(Outgoing::new(port, packet));
+                }
+                None => self.drop_packet("no_route"),
+            }
+        }
     }
     /// Lets the proxy move bytes and hands out its packets.
     fn serve_proxy(&mut self, local: Instant, moment: &mut Moment<'_>) -> bool {
@@ -192,10 +211,15 @@ impl Resident for HostNode {
         if self.give_proxy(self.clock.local(moment.now), packet) {
             return self.service(moment);
         }
-        match self.routes.get(&target).filter(|to| **to != port) {
-            Some(&to) => moment.out.push(Outgoing::new(to, std::mem::take(packet))),
-            None => self.drop_packet("no_route"),
+        let local = self.clock.local(moment.now);
+        let passes = self.snooper.as_mut().is_none_or(|snooper| snooper.passes(local, packet));
+        if passes {
+            match self.routes.get(&target).filter(|to| **to != port) {
+                Some(&to) => moment.out.push(Outgoing::new(to, std::mem::take(packet))),
+                None => self.drop_packet("no_route"),
+            }
         }
+        self.repeat(moment);
     }
 
     fn timeout(&mut self, moment: &mut Moment<'_>) {
@@ -204,6 +228,10 @@ impl Resident for HostNode {
         if let Some(proxy) = &mut self.proxy {
             proxy.handle_timeout(local);
         }
+        if let Some(snooper) = &mut self.snooper {
+            snooper.handle_timeout(local);
+        }
+        self.repeat(moment);
         self.service(moment);
     }
 
@@ -268,7 +296,9 @@ impl Resident for HostNode {
 
     fn deadline(&self) -> Option<Instant> {
         let proxy = self.proxy.as_ref().and_then(|proxy| proxy.poll_timeout());
-        Wakeup::earliest(self.host.poll_timeout(), proxy).map(|wakeup| self.clock.global(wakeup.at))
+        let snooper = self.snooper.as_ref().and_then(|snooper| snooper.poll_timeout());
+        Wakeup::earliest(Wakeup::earliest(self.host.poll_timeout(), proxy), snooper)
+            .map(|wakeup| self.clock.global(wakeup.at))
     }
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {

@@ -1,7 +1,7 @@
-//! The world of a stack without gateways: nodes with programs are hosts, all others plain routers, or gateways are split proxies, and
+//! The world of a stack without gateways: nodes with programs are hosts, all others plain routers, or gateways are proxies in one box, and
 //! every channel is crossed.
 
-use crate::door::ProxyConfig;
+use crate::door::OnPath;
 use crate::engine::{ChannelId, Engine, NodeId};
 use crate::wiring::{Shape, WiringError, World, draw_clock};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ impl Shape<'_> {
         seed: Seed,
         config: &TcpConfig,
         rts: bool,
-        proxy: Option<&dyn Fn(usize) -> ProxyConfig>,
+        proxy: Option<&dyn Fn(usize) -> OnPath>,
     ) -> Result<World, WiringError> {
         let mut engine = Engine::new(seed);
         let mut nodes = BTreeMap::new();
@@ -30,7 +30,10 @@ impl Shape<'_> {
             let proxy = proxy.filter(|_| self.kind(node) == NodeKind::Gateway);
             let id = if hosts.contains(&node) || proxy.is_some() {
                 let id = engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone());
-                proxy.iter().for_each(|config| engine.split_at(id, config(node)));
+                proxy.iter().for_each(|of| match of(node) {
+                    OnPath::Split(config) => engine.split_at(id, config),
+                    OnPath::Snoop(towards) => engine.snoop_at(id, towards),
+                });
                 id
             } else {
                 engine.add_router(name)

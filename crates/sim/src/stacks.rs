@@ -2,7 +2,8 @@
 
 use crate::door::ProxyConfig;
 use crate::wiring::Shape;
-use wavelane_base::Instant;
+use std::net::Ipv4Addr;
+use wavelane_base::{Instant, IpPrefix};
 use wavelane_run::Treatment;
 use wavelane_scenario::{Direction, Family, GatewaySettings, Scenario, Stack, StackOption, TcpKind};
 use wavelane_settings::{TcpKnobs, TcpProfile};
@@ -35,7 +36,10 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         (Family::Tcp, _) if scenario.tcp.profile == Some(TcpProfile::Ns3) && stack.control != Some(TcpKind::Reno) => {
             "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"
         }
-        (Family::Tcp, _) if stack.split().is_none() => return Treatment::Imposed,
+        (Family::Tcp, StackOption::Mirror) => {
+            "a mirror costs processor time alone, and the simulator's nodes take none: run it with --on lab"
+        }
+        (Family::Tcp, _) if !stack.has_proxies() => return Treatment::Imposed,
         (Family::Tcp, _) => match shape.unsplittable() {
             Some(why) => return Treatment::Omitted(why),
             None => return Treatment::Imposed,
@@ -80,6 +84,16 @@ fn gaps(scenario: &Scenario, node: &str) -> Vec<(Instant, Instant)> {
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// To whom a proxy that snoops sends again what is lost: the nodes of a gateway's sides, without any all.
+pub(crate) fn snooped(shape: &Shape<'_>, settings: Option<&GatewaySettings>) -> Vec<IpPrefix> {
+    let sides = settings.map_or(&[][..], |settings| &settings.sides);
+    let nodes = sides.iter().flat_map(|side| &side.nodes).filter_map(|name| shape.node(name));
+    match sides.is_empty() {
+        true => vec![IpPrefix { address: Ipv4Addr::UNSPECIFIED.into(), bits: 0 }],
+        false => nodes.map(|node| shape.prefix(node)).collect(),
+    }
 }
 
 /// The proxy on a gateway with these knobs, if it has any, under a stack that splits TCP with `kind`.

@@ -54,6 +54,10 @@ pub enum StackOption {
     Split,
     /// The same by its older name.
     HopByHop,
+    /// TCP stays end to end, and every gateway sends again from there what is lost behind it.
+    Snoop,
+    /// The same without doing anything: what a proxy in one box costs.
+    Mirror,
     /// kcptun's most aggressive profile.
     Fast3,
     /// Hysteria configured with the link's rate, in place of a congestion control.

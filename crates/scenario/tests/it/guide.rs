@@ -85,8 +85,9 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     let page = page("scenarios.md");
     let words: Vec<String> = inline(&page).iter().flat_map(|c| c.split_whitespace().map(str::to_owned)).collect();
     let has = |word: &str| words.iter().any(|w| w == word);
-    assert!(has("tcp-*+rts") && has("tcp-*+split"));
-    for (stack, _) in STACKS.iter().filter(|(word, _)| !word.ends_with("+rts") && !word.ends_with("+split")) {
+    const OPTIONS: [&str; 4] = ["+rts", "+split", "+snoop", "+mirror"];
+    assert!(OPTIONS.iter().all(|option| has(&format!("tcp-*{option}"))));
+    for (stack, _) in STACKS.iter().filter(|(word, _)| OPTIONS.iter().all(|option| !word.ends_with(option))) {
         assert!(has(stack), "stack {stack}");
     }
     for (metric, _) in METRICS {

@@ -12,7 +12,7 @@ use crate::host::HostNode;
 use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{Address, PortId};
+use wavelane_base::{Address, IpPrefix, PortId};
 use wavelane_channel::bluetooth::{Bluetooth, BluetoothConfig, BluetoothError};
 use wavelane_channel::cable::Cable;
 use wavelane_channel::cellular::{Cellular, CellularConfig, CellularError};
@@ -60,6 +60,17 @@ impl Engine {
         let (now, seed) = (self.now, self.seed);
         match &mut self.nodes[node.0] {
             Node::Host(host) => host.split(now, config, seed),
+            other => panic!("node {} is no host", other.name()),
+        }
+    }
+
+    /// Makes a host a proxy that snoops: TCP stays end to end, and what is lost on the way to hosts of these networks is sent again from here.
+    ///
+    /// # Panics
+    /// If `node` is no host.
+    pub fn snoop_at(&mut self, node: NodeId, towards: Vec<IpPrefix>) {
+        match &mut self.nodes[node.0] {
+            Node::Host(host) => host.snoop(towards),
             other => panic!("node {} is no host", other.name()),
         }
     }

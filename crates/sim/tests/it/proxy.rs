@@ -218,3 +218,26 @@ fn a_split_stack_without_a_proxy_on_the_way_is_omitted_with_the_reason() {
         .replace("q = \"gateway\"", "q = \"router\"");
     assert!(why(&routers).contains("no flow of TCP crosses a gateway"), "{}", why(&routers));
 }
+
+/// TCP stays end to end, and what the air loses is sent again from the gateway beside it: the sender hardly learns of it.
+#[test]
+fn a_snoop_repairs_the_loss_behind_it_for_an_end_to_end_sender() {
+    let side = |p: &str, q: &str| {
+        let of = |gateway: &str, node: &str| format!("[gateways.{gateway}]\nsides = [{{ nodes = [\"{node}\"] }}]\n");
+        chain(&(of("p", p) + &of("q", q)))
+    };
+    let octets = |text: &str, stack: &str| {
+        let raw = run(text, stack);
+        let answered = |flow: usize| raw.flows[flow].probes.iter().filter(|probe| probe.rtt_ns.is_some()).count();
+        assert!(raw.flows[0].intact == Some(true) && answered(1) > 150 && answered(2) > 150);
+        raw.flows[0].octets
+    };
+    let plain = octets(&chain(""), "tcp-cubic");
+    let snooped = octets(&side("mobile", "server"), "tcp-cubic+snoop");
+    assert!(snooped > 2 * plain, "{snooped} octets with the snoop, {plain} without");
+    assert_eq!(octets(&side("mobile", "server"), "tcp-cubic+snoop"), snooped, "the same seed, the same bytes");
+    // Without sides losses on the way to either end are repaired; towards the server alone there are none.
+    assert!(octets(&chain(""), "tcp-cubic+snoop") > 2 * plain);
+    let idle = octets(&side("server", "server"), "tcp-cubic+snoop");
+    assert!(idle < 2 * plain, "{idle} octets with nothing to repair, {plain} without");
+}
