@@ -1,4 +1,4 @@
-//! When to split: loss on the air times wired round trip, beside CUBIC and BBR end to end, and the same TCP alone on the air.
+//! When to split: loss on the air times wired round trip, beside CUBIC and BBR end to end, CUBIC with a snoop, and the same TCP alone on the air.
 
 use super::net::Path;
 use super::{At, Found, Runs, UNPUBLISHED, Want};
@@ -12,6 +12,8 @@ const WIRED_MS: [u64; 3] = [20, 100, 300];
 const CUBIC: &str = "tcp-cubic";
 const BBR: &str = "tcp-bbr";
 const SPLITS: [(&str, &str); 2] = [("tcp-cubic+split", CUBIC), ("tcp-bbr+split", BBR)];
+/// TCP stays end to end, and losses on the air are repaired from the proxy.
+const SNOOP: &str = "tcp-cubic+snoop";
 const RATE_BPS: f64 = 20e6;
 
 fn path(thousandths: u32, wired_us: u64) -> Path {
@@ -44,7 +46,7 @@ pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
         }
         for wired in WIRED_MS {
             runs.add(&name(loss, wired), CUBIC, &cubic(loss, wired * 500));
-            for stack in [BBR, SPLITS[0].0, SPLITS[1].0] {
+            for stack in [BBR, SPLITS[0].0, SPLITS[1].0, SNOOP] {
                 runs.add(&name(loss, wired), stack, &path(loss, wired * 500));
             }
         }
@@ -62,6 +64,12 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
             for stack in [CUBIC, BBR] {
                 let row = At("map", &case, stack).row(("goodput_bps", "bit/s"), &goodputs(&here, stack), Want::Nothing);
                 rows.push(row.bound_by(RATE_BPS * 1_448.0 / 1_500.0 * (1.0 - f64::from(loss) / 1_000.0)));
+            }
+            let head = At("map", &case, SNOOP);
+            rows.push(head.row(("goodput_bps", "bit/s"), &goodputs(&here, SNOOP), Want::Nothing));
+            for (other, metric) in [(CUBIC, "over_cubic"), (BBR, "over_bbr"), (SPLITS[0].0, "over_split")] {
+                let ratio = found.ratios((&here, SNOOP), (&here, other), goodput);
+                rows.push(head.row((metric, "ratio"), &ratio, Want::Nothing));
             }
             for (split, own) in SPLITS {
                 let head = At("map", &case, split);

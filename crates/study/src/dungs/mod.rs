@@ -1,13 +1,14 @@
 //! A performance enhancing proxy for wireless TCP (Dungs): what its experiments over 802.11b, Bluetooth, handovers and cellular links give
 //! here, and when splitting TCP pays.
 //!
-//! Everything runs in the simulator. What segments do is read from captures at both ends and on both sides of the proxy, as the
+//! All but what a mirror costs runs in the simulator. What segments do is read from captures at both ends and on both sides of the proxy, as the
 //! source read Ethereal's.
 
 mod access;
 mod acks;
 mod bluetooth;
 mod gain;
+mod mirror;
 mod net;
 mod outage;
 mod page;
@@ -19,18 +20,19 @@ pub(crate) use page::charts;
 
 use crate::cells::{Aim, Head, fingerprint_of};
 use crate::document::{Edition, Row, StudyDocument};
+use crate::experiments::{LAB, no_lab};
 use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{Setup, StudyError};
 use net::Path;
 use seen::Seen;
 use serde_json::Value;
-use wavelane_run::RunError;
+use wavelane_run::{RunError, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "dungs";
 /// Its parts.
-pub(crate) const PARTS: [&str; 7] = ["wlan", "outage", "bluetooth", "split", "acks", "access", "gain"];
+pub(crate) const PARTS: [&str; 8] = ["wlan", "outage", "bluetooth", "split", "acks", "access", "gain", LAB];
 /// Seeds of each run in the full edition.
 const FULL_SEEDS: u64 = 10;
 /// Nothing is published: the source planned it, or its figure is lost.
@@ -49,6 +51,8 @@ pub(super) struct Run {
     points: Vec<&'static str>,
     /// Whether its curves are kept.
     drawn: bool,
+    /// Between kernels.
+    real: bool,
 }
 
 impl Run {
@@ -90,6 +94,12 @@ impl Runs {
     fn once(&mut self, name: &str, stack: &'static str, path: &Path) {
         self.push(name, stack, path, (1, false, false));
     }
+    /// A run of each seed between kernels.
+    fn real(&mut self, name: &str, stack: &'static str, path: &Path) {
+        let first = self.all.len();
+        self.add(name, stack, path);
+        self.all[first..].iter_mut().for_each(|run| run.real = true);
+    }
     fn push(&mut self, name: &str, stack: &'static str, path: &Path, (seeds, captured, drawn): (u64, bool, bool)) {
         let text = path.text(stack);
         for seed in 0..seeds {
@@ -102,6 +112,7 @@ impl Runs {
                 seconds: path.seconds,
                 points: if captured { path.points().to_vec() } else { Vec::new() },
                 drawn: drawn && seed == 0,
+                real: false,
             });
         }
     }
@@ -187,6 +198,7 @@ const TABLE: [Part; PARTS.len()] = [
     Part { word: "acks", seeds: 3, runs: acks::runs, rows: acks::rows },
     Part { word: "access", seeds: 1, runs: access::runs, rows: access::rows },
     Part { word: "gain", seeds: 4, runs: gain::runs, rows: gain::rows },
+    Part { word: LAB, seeds: 3, runs: mirror::runs, rows: mirror::rows },
 ];
 
 fn runs(edition: Edition, wanted: impl Fn(&str) -> bool) -> Vec<Run> {
@@ -208,16 +220,36 @@ fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
 /// Runs the edition's experiments and judges them.
 pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
     let Setup { options, hooks, .. } = *setup;
-    let runs = runs(options.edition, |part| options.wants(part));
-    let runner = Runner { what: "runs", workers: options.workers(), hooks };
+    let (real, simulated): (Vec<Run>, Vec<Run>) =
+        runs(options.edition, |part| options.wants(part)).into_iter().partition(|run| run.real);
     let kept = Kept::open(options, ID);
     let cost = |run: &Run| f64::from(run.seconds);
-    let seen = runner.run_kept(&kept, &runs, cost, Run::key, |run| seen::observe(run, options, hooks))?;
-    let found = Found { runs: runs.iter().zip(seen).collect() };
+    let all = |runs: &[Run], workers: usize| {
+        let runner = Runner { what: "runs", workers, hooks };
+        runner.run_kept(&kept, runs, cost, Run::key, |run| seen::observe(run, options, hooks))
+    };
+    let seen = all(&simulated, options.workers())?;
+    // Runs in real time have the machine to themselves.
+    let measured = match all(&real, 1) {
+        Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => Err(why.to_string()),
+        measured => Ok(measured?),
+    };
+    let found = Found { runs: simulated.iter().zip(seen).collect() };
     let drawn: Vec<(&str, &Seen)> =
         found.runs.iter().filter(|(run, _)| run.drawn).map(|(run, seen)| (run.name.as_str(), seen)).collect();
     page::keep(&options.out.join(ID), &drawn).map_err(|(path, why)| RunError::Unwritable { path, why })?;
-    let rows = rows(&found, options.edition);
+    let mut rows = rows(&found, options.edition);
+    match measured {
+        Ok(seen) => {
+            let unsure = seen.iter().find_map(|seen| seen.inconclusive.clone());
+            let found = Found { runs: real.iter().zip(seen).collect() };
+            rows.extend(self::rows(&found, options.edition).into_iter().map(|row| match &unsure {
+                Some(why) => Row { verdict: Verdict::Inconclusive, ..row.noting(why) },
+                None => row,
+            }));
+        }
+        Err(why) => rows.push(no_lab(ID, "tcp-cubic+mirror", &why)),
+    }
     rows.iter().for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }

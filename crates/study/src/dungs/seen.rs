@@ -39,6 +39,12 @@ pub(super) struct Seen {
     pub(super) others_bps: Vec<f64>,
     /// Captures, in the order of the path's points.
     pub(super) points: Vec<Point>,
+    /// The median round trip of an echo.
+    #[serde(default)]
+    pub(super) echo_ms: Option<f64>,
+    /// Why a run between kernels says nothing.
+    #[serde(default)]
+    pub(super) inconclusive: Option<String>,
     /// Most bytes that the proxy had acknowledged and the far end had not.
     pub(super) held: Option<f64>,
 }
@@ -101,7 +107,10 @@ pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -
         progress: &mut |_| {},
         cancelled: hooks.cancelled,
     };
-    let raw = run_stack(&mut wavelane_sim::SimBackend, (&scenario, stack), &mut context);
+    let raw = match run.real {
+        true => run_stack(&mut wavelane_lab::LabBackend, (&scenario, stack), &mut context),
+        false => run_stack(&mut wavelane_sim::SimBackend, (&scenario, stack), &mut context),
+    };
     let seen = raw.and_then(|raw| {
         let mut seen = of_raw(&scenario, &raw);
         let traced: Result<Vec<Traced>, RunError> = run
@@ -123,7 +132,7 @@ pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -
 fn of_raw(scenario: &Scenario, raw: &StackRaw) -> Seen {
     let figures = of_run(scenario, raw, scenario.seed);
     let rate = |flow: &FlowRaw| short(flow.octets as f64 * 8e9 / flow.given_ns.max(1) as f64);
-    let mut seen = Seen::default();
+    let mut seen = Seen { inconclusive: raw.inconclusive.clone(), ..Seen::default() };
     for (flow, figures) in raw.flows.iter().zip(&figures) {
         if flow.flow != BULK {
             seen.others_bps.push(figures.goodput_bps.map_or_else(|| rate(flow), short));
@@ -131,6 +140,9 @@ fn of_raw(scenario: &Scenario, raw: &StackRaw) -> Seen {
         }
         // Datagrams have no goodput among the figures.
         seen.goodput_bps = figures.goodput_bps.map_or_else(|| rate(flow), short);
+        let mut echoes: Vec<f64> = flow.probes.iter().filter_map(|probe| Some(probe.rtt_ns? as f64 / 1e6)).collect();
+        echoes.sort_by(f64::total_cmp);
+        seen.echo_ms = percentile(&echoes, 50).map(short);
         seen.duration_s = figures.duration_ms.map(|ms| short(ms / 1e3));
         let (mut halves, mut last) = (vec![0.0; (scenario.duration.as_secs_f64() / ARRIVAL_S) as usize], None);
         for &(at, octets) in &flow.arrivals {

@@ -2,7 +2,7 @@
 use super::*;
 use crate::fixtures::{Folder, options};
 use std::sync::atomic::AtomicBool;
-use wavelane_run::{RunHooks, Verdict};
+use wavelane_run::RunHooks;
 use wavelane_scenario::Scenario;
 
 /// Every run is a scenario, no two are the same, every part has judged rows, and what was not run is never a pass.
