@@ -183,6 +183,17 @@ while True:
     threading.Thread(target=pump, args=(far, near), daemon=True).start()
 "#;
 
+/// Starts a proxy whose clients name these targets in options; `keys` go into `[proxy]`.
+pub(crate) fn start_option(world: &World, targets: &str, keys: &str) -> Daemon {
+    let control = world.dir.join("proxy.sock");
+    let text = format!(
+        "[proxy]\nplacement = \"option\"\ninterfaces = [\"lan0\"]\ntargets = {targets}\ncontrol = \"{}\"\n{keys}\n",
+        control.display()
+    );
+    std::fs::write(world.dir.join("proxy.toml"), text).unwrap();
+    spawn(world)
+}
+
 #[test]
 fn an_option_names_the_server_of_a_connection_to_the_proxy() {
     let _alone = alone();
@@ -210,13 +221,8 @@ fn an_option_names_the_server_of_a_connection_to_the_proxy() {
         });
     }
     let before = world.traces(&world.a);
-    let control = world.dir.join("proxy.sock");
-    let text = format!(
-        "[proxy]\nplacement = \"option\"\ninterfaces = [\"lan0\"]\ntargets = [\"10.3.0.0/24\", \"10.1.0.0/24\", \"127.0.0.0/8\"]\nexempt = [\"port 22\"]\ncontrol = \"{}\"\n",
-        control.display()
-    );
-    std::fs::write(world.dir.join("proxy.toml"), text).unwrap();
-    let mut proxy = spawn(&world);
+    let targets = "[\"10.3.0.0/24\", \"10.1.0.0/24\", \"127.0.0.0/8\"]";
+    let mut proxy = start_option(&world, targets, "exempt = [\"port 22\"]");
     std::fs::write(world.dir.join("option.py"), BY_OPTION).unwrap();
     std::fs::write(world.dir.join("forwarder.py"), FORWARDER).unwrap();
     let ask = |port: u16, option: &str| {
