@@ -89,7 +89,7 @@ impl Backend for SimBackend {
         let kind = stack.control.unwrap_or(TcpKind::Cubic);
         let proxy = |node| match stack.option {
             StackOption::Snoop => OnPath::Snoop(stacks::snooped(&shape, shape.settings(node))),
-            _ => OnPath::Split(stacks::proxy(&shape, kind, shape.settings(node), needed)),
+            _ => OnPath::Split(Box::new(stacks::proxy(&shape, kind, shape.settings(node), needed))),
         };
         let proxy: Option<&dyn Fn(_) -> _> = if stack.has_proxies() { Some(&proxy) } else { None };
         let built = match stack.family {

@@ -111,7 +111,7 @@ pub struct ProxyConfig {
 /// What a proxy in one box does.
 pub(crate) enum OnPath {
     /// It ends connections and makes others.
-    Split(ProxyConfig),
+    Split(Box<ProxyConfig>),
     /// It sends again what is lost on the way to hosts of these networks.
     Snoop(Vec<IpPrefix>),
 }

@@ -31,7 +31,7 @@ impl Shape<'_> {
             let id = if hosts.contains(&node) || proxy.is_some() {
                 let id = engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone());
                 proxy.iter().for_each(|of| match of(node) {
-                    OnPath::Split(config) => engine.split_at(id, config),
+                    OnPath::Split(config) => engine.split_at(id, *config),
                     OnPath::Snoop(towards) => engine.snoop_at(id, towards),
                 });
                 id
