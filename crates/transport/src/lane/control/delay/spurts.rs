@@ -44,11 +44,18 @@ pub(super) struct Spurts {
     best: u64,
     twice: u64,
     mean: u64,
+    /// The longest round trip that bytes were counted for.
+    longest: Span,
 }
 
 impl Spurts {
     /// After a silence of `waited`: `bytes` came in the last round trip, `delivered` so far.
     fn see(&mut self, now: Instant, waited: Span, (memory, rtt): (Span, Span), (delivered, bytes): (u64, u64)) {
+        // What came in a round trip of a second, while the way back was congested, is no measure of one of milliseconds.
+        if rtt.times(2) < self.longest {
+            *self = Self::default();
+        }
+        self.longest = self.longest.max(rtt);
         // The memory follows the round trip, so a part's number is counted on, not calculated from the time.
         let length = memory.scale(1, PARTS).as_nanos().max(1);
         let newest = self.parts[(self.number % PARTS) as usize];
@@ -132,5 +139,23 @@ mod tests {
         // Two of five tenths of a second at 2,500 bytes/ms: 125,000 in the best round trip, 50,000 on average.
         let spurts = window(|ms| if ms / 100 % 5 < 2 { 2_500 } else { 0 }).expect("it varies");
         assert!((155_000..170_000).contains(&spurts), "{spurts}");
+    }
+
+    #[test]
+    fn what_came_in_a_long_round_trip_is_forgotten_when_it_is_short() {
+        let mut spurts = Spurts::default();
+        let mut delivered = 0;
+        for ms in 0..6_000 {
+            // For 3 s the answers wait for a second; a fifth of the time 2,500 bytes come in a millisecond.
+            let rtt = if ms < 3_000 { 1_000 } else { 10 };
+            let came = if ms / 100 % 5 < 1 { 2_500 } else { 0 };
+            delivered += came;
+            let last = if ms < 3_000 { 500_000 } else { came * rtt };
+            let memory = MEMORY.max(Span::from_millis(rtt * MEMORY_RTTS));
+            spurts.see(Instant::from_millis(ms), Span::ZERO, (memory, Span::from_millis(rtt)), (delivered, last));
+            let most = if ms < 3_000 { 1_000_000 } else { 50_000 };
+            assert!(spurts.window().is_none_or(|window| window < most), "at {ms} ms: {spurts:?}");
+        }
+        assert!(spurts.window().is_some(), "and it still varies");
     }
 }
