@@ -95,7 +95,7 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
     made.keep().map_err(|e| at(out, &e))?;
     let (opened, packets) = (sum.opened, sum.packets);
     print(&format!("{opened} datagrams in {packets} captured packets opened, written to {}\n", out.display()))?;
-    Ok(0)
+    Ok(if is_mostly_lost(&sum.ending, &args.file) { crate::EXIT_FAIL } else { 0 })
 }
 
 /// Analyses a capture file.
@@ -180,13 +180,20 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     Ok(judged(&analysed, &args.file))
 }
 
-/// The exit code: figures of the smaller part of a capture are no success.
-fn judged(analysed: &Trace, file: &Path) -> u8 {
-    if analysed.ending.is_mostly_lost() {
+/// Whether most of the file was not read, which is said.
+fn is_mostly_lost(ending: &trace::Ending, file: &Path) -> bool {
+    if ending.is_mostly_lost() {
         say!(
             "wavelane: {}: most of the file lies behind that and is not read: copy it again, or convert it if another program's pcap has longer heads (`editcap -F pcap`)",
             file.display()
         );
+    }
+    ending.is_mostly_lost()
+}
+
+/// The exit code: figures of the smaller part of a capture are no success.
+fn judged(analysed: &Trace, file: &Path) -> u8 {
+    if is_mostly_lost(&analysed.ending, file) {
         return crate::EXIT_FAIL;
     }
     if !analysed.is_mostly_unread() {

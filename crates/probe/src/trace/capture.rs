@@ -3,14 +3,13 @@
 //! Memory is one buffer, whatever the file's size. Damage ends the reading; everything read before it is used.
 
 use super::link::{LinkType, Unread};
+use super::unpack::{Full, Stored, decompressed};
 use pcap_parser::pcapng::Block;
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A larger block is skipped: the largest frame that tcpdump keeps is 262,144 octets, but key logs and comments may be longer.
 const BLOCK_MAX: usize = 1 << 20;
@@ -63,119 +62,25 @@ pub struct Ending {
     pub octets: u64,
     /// Why the rest was not used: `None` at a regular end.
     pub damage: Option<String>,
-    /// Octets of that rest; counted until they are more than were used.
+    /// Octets of that rest; counted until they are more than were used. What cannot be unpacked is counted by its share of the file.
     pub lost: u64,
+    /// Octets of packets among those that were used: key logs and comments in front of them show nothing of how much was read.
+    packets: u64,
+    /// The rest is the beginning of one packet whose end is not in the file, as a program leaves it that is stopped while it writes.
+    is_one_cut_off: bool,
 }
-
-/// No packet of IP is longer: a rest of more than this is not one packet that is cut off.
-const PACKET_MAX: u64 = 65_535;
 
 impl Ending {
     /// Whether most of the capture lies behind the damage.
     pub fn is_mostly_lost(&self) -> bool {
-        self.lost > self.octets.max(PACKET_MAX)
+        self.lost > self.packets && !self.is_one_cut_off
     }
 }
 
-/// Requested from a decompressor at once: an error loses the whole piece.
-const PIECE: usize = 1 << 16;
-
-/// Fills the caller's buffer as far as the file reaches, which the parser's format detection needs with a decompressor. A read or
-/// decompression error ends it and is recorded: the data before it is still good.
-struct Full<R> {
-    source: R,
-    delivered: bool,
-    broken: Arc<AtomicBool>,
-}
-
-impl<R: Read> Full<R> {
-    fn new(source: R) -> Self {
-        Self { source, delivered: false, broken: Arc::default() }
-    }
-}
-
-impl<R: Read> Read for Full<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() && !self.broken.load(Ordering::Relaxed) {
-            let piece = buffer.len().min(filled + PIECE);
-            match self.source.read(&mut buffer[filled..piece]) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) if filled > 0 || self.delivered => self.broken.store(true, Ordering::Relaxed),
-                Err(e) => return Err(e),
-            }
-        }
-        self.delivered |= filled > 0;
-        Ok(filled)
-    }
-}
-
-/// The concatenated frames of a Zstandard file (RFC 8878, section 3): parallel compressors write many, some with skippable frames between
-/// them.
-struct Frames<R> {
-    source: BufReader<R>,
-    decoder: FrameDecoder,
-    /// Within a frame.
-    is_open: bool,
-}
-
-impl<R: Read> Frames<R> {
-    fn new(source: R) -> Self {
-        Self { source: BufReader::new(source), decoder: FrameDecoder::new(), is_open: false }
-    }
-    /// Starts the next frame, or skips one; false at the end of the file.
-    fn begin(&mut self) -> io::Result<bool> {
-        if self.source.fill_buf()?.is_empty() {
-            return Ok(false);
-        }
-        match self.decoder.init(&mut self.source) {
-            Ok(()) => self.is_open = true,
-            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                let skipped = io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
-                if skipped < u64::from(length) {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-            Err(why) => return Err(io::Error::other(why)),
-        }
-        Ok(true)
-    }
-}
-
-impl<R: Read> Read for Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while !buffer.is_empty() {
-            if !self.is_open {
-                if !self.begin()? {
-                    break;
-                }
-            } else if self.decoder.can_collect() > 0 {
-                return self.decoder.read(buffer);
-            } else if self.decoder.is_finished() {
-                self.is_open = false;
-            } else {
-                let one = BlockDecodingStrategy::UptoBlocks(1);
-                self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
-            }
-        }
-        Ok(0)
-    }
-}
-
-/// Decompresses gzip (RFC 1952) and Zstandard (RFC 8878), detected by their first bytes.
-fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, CaptureError> {
-    let mut magic = [0; 4];
-    let known = Full::new(&mut file).read(&mut magic)?;
-    let whole = io::Cursor::new(magic).take(known as u64).chain(file);
-    Ok(match magic {
-        [0x1F, 0x8B, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole))),
-        // A frame, or a skippable one.
-        [0x28, 0xB5, 0x2F, 0xFD] | [0x50..=0x5F, 0x2A, 0x4D, 0x18] => Box::new(Frames::new(whole)),
-        _ => Box::new(whole),
-    })
-}
+/// No packet of IP is longer, with what a link puts in front: a rest of more is not one that is cut off.
+const PACKET_MAX: u64 = 65_535 + 1_024;
+/// Octets that a block has beside its packet: its head, and comments of usual length.
+const OPTIONS_MAX: u64 = 4 << 10;
 
 /// An interface of a section, or the one of a pcap file.
 #[derive(Clone, Copy)]
@@ -215,7 +120,8 @@ pub(crate) fn packets(
     file: impl Read + Send,
     mut each: impl FnMut(Packet<'_>) -> bool,
 ) -> Result<Ending, CaptureError> {
-    let file = Full::new(decompressed(file)?);
+    let mut stored = Stored::new(file);
+    let file = Full::new(decompressed(&mut stored)?);
     let broken = Arc::clone(&file.broken);
     let mut reader = create_reader(BLOCK_MAX, file).map_err(|e| match e {
         PcapError::HeaderNotRecognized => CaptureError::Unknown,
@@ -229,9 +135,11 @@ pub(crate) fn packets(
         let empty = reader.data().is_empty();
         match reader.next() {
             Ok((length, block)) => {
+                let holds = holds_packet(&block);
                 let go_on = state.block(block, &mut each) && !state.old;
                 reader.consume(length);
                 ending.octets += length as u64;
+                ending.packets += if holds { length as u64 } else { 0 };
                 if !go_on {
                     break;
                 }
@@ -247,7 +155,9 @@ pub(crate) fn packets(
             Err(PcapError::UnexpectedEof | PcapError::Incomplete(_)) if empty => break,
             Err(e) => {
                 let why = damage(&e);
+                let ends = matches!(e, PcapError::UnexpectedEof | PcapError::Incomplete(_));
                 let Some((kind, length)) = large_block(reader.data(), &state) else {
+                    ending.is_one_cut_off = ends && state.is_packets_beginning(reader.data());
                     ending.damage = Some(why);
                     break;
                 };
@@ -266,10 +176,15 @@ pub(crate) fn packets(
         }
     }
     if ending.damage.is_some() {
-        ending.lost = rest(&mut *reader, ending.octets.max(PACKET_MAX));
+        ending.lost = rest(&mut *reader, ending.octets);
     }
+    drop(reader);
     if broken.load(Ordering::Relaxed) {
         ending.damage = Some("the rest of the file cannot be read or unpacked".to_owned());
+        let (used, behind) = stored.rest();
+        let share = u128::from(ending.octets) * u128::from(behind) / u128::from(used.max(1));
+        ending.lost += u64::try_from(share).unwrap_or(u64::MAX);
+        ending.is_one_cut_off &= behind == 0;
     }
     match (state.read_any, state.refused) {
         _ if state.old => Err(CaptureError::Old),
@@ -278,13 +193,21 @@ pub(crate) fn packets(
     }
 }
 
+fn holds_packet(block: &PcapBlockOwned<'_>) -> bool {
+    match block {
+        PcapBlockOwned::Legacy(_) => true,
+        PcapBlockOwned::LegacyHeader(_) => false,
+        PcapBlockOwned::NG(block) => match block {
+            Block::EnhancedPacket(_) | Block::SimplePacket(_) => true,
+            Block::Unknown(b) => [OLD_PACKET, OLD_PACKET.swap_bytes()].contains(&b.block_type),
+            _ => false,
+        },
+    }
+}
+
 /// The type and length of a block that begins here and is longer than what a full buffer holds; `None` if it is not one.
 fn large_block(data: &[u8], state: &State) -> Option<(u32, u64)> {
-    let word = |at: usize| {
-        let bytes = data.get(at..at + 4)?.try_into().ok()?;
-        Some(if state.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
-    };
-    let (kind, length) = (word(0)?, u64::from(word(4)?));
+    let (kind, length) = (state.word(data, 0)?, u64::from(state.word(data, 4)?));
     // A buffer that is not full ends with the file; the parser wants some room beyond a block.
     const ROOM: u64 = 64;
     let is_large = data.len() > BLOCK_MAX / 2 && length + ROOM >= data.len() as u64;
@@ -342,7 +265,7 @@ struct State {
     refused: Option<i32>,
     /// A pcap file before version 2.3.
     old: bool,
-    /// The section is big-endian.
+    /// The section, or the pcap file, is big-endian.
     big_endian: bool,
     /// A pcapng file.
     next_generation: bool,
@@ -362,6 +285,23 @@ pub(super) fn old_packet(body: &[u8], big_endian: bool) -> Option<(usize, u64, u
 }
 
 impl State {
+    fn word(&self, data: &[u8], at: usize) -> Option<u32> {
+        let bytes = data.get(at..at + 4)?.try_into().ok()?;
+        Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+    }
+    /// Whether the data of which the file has no more can begin a packet. A length that was damaged contradicts the other ones.
+    fn is_packets_beginning(&self, data: &[u8]) -> bool {
+        let word = |at| self.word(data, at).map(u64::from);
+        let (captured, wire) = if self.next_generation { (20, 24) } else { (8, 12) };
+        let (Some(captured), Some(wire)) = (word(captured), word(wire)) else { return true };
+        let fits = match (self.next_generation, word(0), word(4)) {
+            // The part of a second.
+            (false, _, part) => part.is_some_and(|part| u128::from(part) < NS_PER_S),
+            (true, Some(2 | 6), Some(length)) => (captured..=captured + OPTIONS_MAX).contains(&length),
+            _ => return false,
+        };
+        fits && captured <= wire.min(PACKET_MAX)
+    }
     fn interface(&mut self, number: i32, snaplen: u32, ticks_per_s: u128, offset_s: i64) {
         let link = LinkType::of(number).ok_or(Unread::LinkType);
         match link {
@@ -383,6 +323,7 @@ impl State {
     fn block(&mut self, block: PcapBlockOwned<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
+                self.big_endian = header.is_bigendian();
                 self.old = (header.version_major, header.version_minor) < (2, 3);
                 let ticks = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
                 // The upper bits of the field hold the length of a frame check sequence, not the type.

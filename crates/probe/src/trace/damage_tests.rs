@@ -150,6 +150,61 @@ fn a_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_is_miss
     assert!(trace.ending.is_mostly_lost() && trace.ending.lost <= 2 * plain.len() as u64, "{:?}", trace.ending);
 }
 
+/// However small the file is, what lies behind the damage is judged by what was read before it.
+#[test]
+fn a_small_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_is_missing() {
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let half = pcapng().len() / 2;
+    let member = gzip(&pcapng()[..half / 2]);
+    let blocks = |file: &[u8]| {
+        let mut starts = vec![0];
+        while let Some(length) = file.get(starts[starts.len() - 1] + 4..).and_then(|rest| rest.first_chunk()) {
+            starts.push(starts[starts.len() - 1] + u32::from_le_bytes(*length) as usize);
+        }
+        starts
+    };
+    let starts = blocks(&pcapng());
+    // Of pcap a head of 24 octets, then packets of 16 and 40 or 90: the third begins at 136.
+    const THIRD: usize = 24 + 2 * 56;
+    let kinds: [(&str, Vec<u8>, Change<'_>, bool); 12] = [
+        ("cut off in pcap", pcap(false, false), &|file| file.truncate(file.len() - 7), false),
+        ("cut off in the first of its packets but one", pcap(false, true), &|file| file.truncate(THIRD + 20), false),
+        ("cut off in a head", pcap(true, false), &|file| file.truncate(THIRD + 9), false),
+        ("cut off in pcapng", pcapng(), &|file| file.truncate(starts[4] + 50), false),
+        ("a length of pcap", pcap(false, false), &|file| file[THIRD + 9] ^= 0x40, true),
+        ("a length of pcap, of the other order", pcap(false, true), &|file| file[THIRD + 10] ^= 0x40, true),
+        ("the length of a block", pcapng(), &|file| file[starts[4] + 5] ^= 0x40, true),
+        ("the second length of a block", pcapng(), &|file| file[starts[5] - 4] ^= 1, true),
+        ("near the end", pcapng(), &|file| file[starts[starts.len() - 4] + 5] ^= 0x40, false),
+        ("two files behind one", pcap(false, false).repeat(3), &|_| {}, true),
+        (
+            "gzip, at its second member",
+            [&member[..], &gzip(&pcapng()[half / 2..])].concat(),
+            &|file| file[member.len() + 2] ^= 0xFF,
+            true,
+        ),
+        ("gzip that is cut off", gzip(&pcapng()), &|file| file.truncate(file.len() * 3 / 4), false),
+    ];
+    for (kind, mut file, change, lost) in kinds {
+        change(&mut file);
+        let ending = read(&file).unwrap().ending;
+        assert!(ending.damage.is_some(), "{kind}");
+        assert_eq!(ending.is_mostly_lost(), lost, "{kind}: {ending:?}");
+    }
+    // Behind keys of which each has a block, which are no part of what was captured.
+    let (mut head, file) = (Vec::new(), pcapng());
+    put_head(&mut head, LINKTYPE_RAW, "test", 0);
+    let keys = [&10_u32.to_le_bytes()[..], &1_020_u32.to_le_bytes(), &[0; 1_008], &1_020_u32.to_le_bytes()].concat();
+    let mut behind = [&head[..], &keys.repeat(40), &file[head.len()..]].concat();
+    let at = behind.len() - file.len() + starts[4];
+    behind[at + 5] ^= 0x40;
+    let ending = read(&behind).unwrap().ending;
+    assert!(ending.is_mostly_lost() && ending.lost < ending.octets, "{ending:?}");
+    // A frame that does not begin as one.
+    let frames = [zstd(&file[..half / 2]), vec![0; 8], zstd(&file[half / 2..])].concat();
+    assert!(read(&frames).unwrap().ending.is_mostly_lost());
+}
+
 #[test]
 fn every_frame_of_a_zstandard_file_is_read() {
     let file = pcapng();

@@ -20,6 +20,7 @@ mod packet;
 mod points;
 mod repair;
 mod tsval;
+mod unpack;
 mod upstream;
 
 pub use capture::{CaptureError, Ending};
