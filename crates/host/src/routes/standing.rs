@@ -29,6 +29,8 @@ const NFGEN: usize = 4;
 /// linux/rtnetlink.h, linux/fib_rules.h
 const RTM_NEWRULE: u16 = 32;
 const RTM_GETRULE: u16 = 34;
+const RTM_NEWQDISC: u16 = 36;
+const RTM_NEWTCLASS: u16 = 40;
 const FRA_PRIORITY: u16 = 6;
 const RTA_CACHEINFO: u16 = 12;
 /// Messages read at once; the rest wait for the next call.
@@ -67,21 +69,32 @@ impl StateWatch {
         pause(&mut all, time);
         let ready: Vec<bool> = all.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         drop(all);
+        let mut changed = false;
         for fd in self.sockets.iter().zip(&ready[1..]).filter_map(|(fd, ready)| ready.then_some(fd)) {
             let mut buf = [0; 4_096];
             for _ in 0..MESSAGES_MAX {
                 match recv(fd.as_raw_fd(), &mut buf, MsgFlags::MSG_DONTWAIT) {
-                    Ok(_) | Err(Errno::ENOBUFS | Errno::EINTR) => {}
+                    Ok(len) => changed |= !is_of_rates(&buf[..len]),
+                    // What was lost may be anything.
+                    Err(Errno::ENOBUFS) => changed = true,
+                    Err(Errno::EINTR) => {}
                     Err(_) => break,
                 }
             }
         }
-        Woken { bell: ready[0], changed: ready[1..].contains(&true) }
+        Woken { bell: ready[0], changed }
     }
     /// Waits for the bell only.
     pub fn rest(bell: BorrowedFd<'_>, time: Duration) {
         pause(&mut [PollFd::new(bell, PollFlags::POLLIN)], time);
     }
+}
+
+/// Whether it is word of a discipline or a class that is set up or changed, as a shaper does several times a second: neither takes
+/// packets away without a filter.
+fn is_of_rates(message: &[u8]) -> bool {
+    let kind = message.get(4..6).and_then(|kind| kind.try_into().ok()).map(u16::from_ne_bytes);
+    kind.is_some_and(|kind| [RTM_NEWQDISC, RTM_NEWTCLASS].contains(&kind))
 }
 
 fn pause(all: &mut [PollFd<'_>], time: Duration) {
