@@ -125,6 +125,9 @@ pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -
     });
     if captured {
         std::fs::remove_dir_all(&out).map_err(unwritable)?;
+    } else if seen.is_ok() {
+        // What the lab logged, if it ran there.
+        let _ = std::fs::remove_dir_all(&out);
     }
     seen
 }
