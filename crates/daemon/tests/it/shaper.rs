@@ -412,7 +412,7 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
     assert!(!daemon.log().contains("timestamps"), "{}", daemon.log());
     assert!(alone_ms > idle + 50.0, "the link made no queue: {alone_ms} ms, idle {idle} ms");
     assert!(trip - idle < 0.5 * (alone_ms - idle), "{trip} ms beside {alone_ms} ms without, idle {idle} ms");
-    // What is missing to the study's 0.96 is the processor: beside a load of twelve a build for tests carries 32 of a fixed 100 Mbit/s.
+    // The study keeps 0.96. A release build that has the processor to itself kept 0.63 here, four uploads no more: why is not known.
     assert!(goodput > 0.3 * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
     assert_eq!(daemon.stop(), Some(0));
     drop(link);
