@@ -400,8 +400,9 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
         }
     });
     let (idle, (alone_ms, alone_mbit)) = (home.ping(2), home.upload(5, 10));
-    // real time: 2 s, until the queue is empty
-    pause(Duration::from_secs(2));
+    // From its beginning again: half a minute on the recording has two thirds of the rate.
+    drop(link);
+    let link = Recorded::between(world);
     let auto = "rate = \"auto\"\nrate_min = \"5 Mbit/s\"\nrate_idle = \"25 Mbit/s\"\nrate_max = \"150 Mbit/s\"\n\
                 reflector = \"10.3.0.2:4783\"\nhow = \"path\"";
     let mut daemon = home.start(auto);
@@ -412,8 +413,8 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
     assert!(!daemon.log().contains("timestamps"), "{}", daemon.log());
     assert!(alone_ms > idle + 50.0, "the link made no queue: {alone_ms} ms, idle {idle} ms");
     assert!(trip - idle < 0.5 * (alone_ms - idle), "{trip} ms beside {alone_ms} ms without, idle {idle} ms");
-    // The study keeps 0.96. A release build that has the processor to itself kept 0.63 here, four uploads no more: why is not known.
-    assert!(goodput > 0.3 * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
+    // The study keeps 0.96; a build for tests on a busy machine has not the processor for all of it.
+    assert!(goodput > 0.6 * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
     assert_eq!(daemon.stop(), Some(0));
     drop(link);
 }
