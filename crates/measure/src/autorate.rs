@@ -20,7 +20,7 @@ const LOADED: f64 = 0.75;
 /// shaper, and a share of what the delay goes to and fro by, are added.
 const GOAL: f64 = 1.0 / 6.0;
 const PACKET: Octets = Octets::new(1_500);
-const LEEWAY: f64 = 0.3;
+const LEEWAY: f64 = 0.4;
 /// And this share of the time between two samples, in which the rate moves unseen.
 const STEPS: f64 = 0.1;
 /// No goal is lower, in milliseconds: timestamps may be whole ones.
@@ -40,11 +40,6 @@ const SWIFT_S: f64 = 0.06;
 /// Samples of this time are looked at together: at least so many, and at most.
 const WINDOW: Span = Span::from_millis(150);
 const WINDOW_SAMPLES: std::ops::RangeInclusive<usize> = 6..=32;
-/// That fades by a factor of e in so many seconds: one window in which it is calm by chance says little.
-const CALM_S: f64 = 1.0;
-/// The least of a window tells of a queue later, the more the delay goes to and fro: by so many times that span the rate changes more
-/// slowly, unless the latest delay alone is above the goal.
-const CAUTION: f64 = 4.0;
 /// The latest sample may lie so many times as far above what counts as the delay goes to and fro from one to the next.
 const WOBBLES: f64 = 6.0;
 /// The least delay of a window stands if it moves by no more than these milliseconds, or this share of its rise.
@@ -55,9 +50,6 @@ const STANDS: f64 = 0.25;
 const WELL_BELOW: f64 = 0.75;
 const PROOF: Span = Span::from_secs(1);
 const FLOOR: f64 = 0.5;
-/// Hardly any path becomes longer by more than these milliseconds: while there is load a longer rise is a queue, also one that is always
-/// full since the link is slower than the least rate.
-const PATH_MOST_MS: f64 = 250.0;
 /// Questions are being lost, as in a full queue, if they are so many times as far apart in the mean as the closest eighth is.
 const LOSSY: f64 = 1.25;
 /// The most distances between samples that are kept to tell.
@@ -102,8 +94,7 @@ struct Looks {
     low: f64,
     /// The latest, less what it may be above by chance.
     now: f64,
-    /// What it goes to and fro by, in this window and lately.
-    wobble: f64,
+    /// What it goes to and fro by.
     spread: f64,
 }
 
@@ -117,8 +108,6 @@ pub struct Autorate {
     window: VecDeque<(Instant, f64)>,
     /// The latest rise, in milliseconds.
     rise_ms: f64,
-    /// What the delay went to and fro by lately.
-    spread_ms: f64,
     /// The least round trip of a question, in seconds; like the baseline it follows a rise.
     lag_s: Option<f64>,
     standing: Option<Standing>,
@@ -135,19 +124,7 @@ impl Autorate {
         let terms = AutorateTerms { most, middle: terms.middle.clamp(terms.least, most), ..terms };
         let rate = terms.middle.as_bps() as f64;
         let (window, gaps, baseline_ms, lag_s, standing) = (VecDeque::new(), Vec::new(), None, None, None);
-        Self {
-            terms,
-            rate,
-            baseline_ms,
-            window,
-            rise_ms: 0.0,
-            spread_ms: 0.0,
-            lag_s,
-            standing,
-            gaps,
-            returned: now,
-            heard: now,
-        }
+        Self { terms, rate, baseline_ms, window, rise_ms: 0.0, lag_s, standing, gaps, returned: now, heard: now }
     }
 
     /// The rate for the shaper.
@@ -174,17 +151,14 @@ impl Autorate {
         }
         let apart = before.map(|at| asked.since(at));
         let is_far = apart.is_none_or(|apart| apart > APART);
-        let apart_s = apart.map_or(0.0, |apart| apart.min(APART).as_secs_f64());
-        self.spread_ms *= exponential(-apart_s / CALM_S);
         let looks = self.look(asked, delay_ms, is_far);
+        let apart_s = apart.map_or(0.0, |apart| apart.min(APART).as_secs_f64());
         let lag_s = now.since(asked).as_secs_f64();
         let least_s = self.lag_s.get_or_insert(lag_s);
         *least_s = lag_s.min(*least_s + (lag_s - *least_s) * BASELINE_UP * apart_s);
         let baseline = self.baseline_ms.get_or_insert(delay_ms);
-        let is_loaded = carried.as_bps() as f64 >= LOADED * self.rate;
         let above = delay_ms - *baseline;
-        let up = if is_loaded && above > PATH_MOST_MS { 0.0 } else { BASELINE_UP * apart_s };
-        *baseline += above * if above > 0.0 { up } else { BASELINE_DOWN };
+        *baseline += above * if above > 0.0 { BASELINE_UP * apart_s } else { BASELINE_DOWN };
         let baseline = *baseline;
         let earlier = std::mem::replace(&mut self.rise_ms, (looks.now - baseline).max(0.0));
         if let Some(apart) = apart {
@@ -194,13 +168,13 @@ impl Autorate {
                 + packet_ms
                 + STEPS * apart_s * 1e3;
             let change = if is_far { 0.0 } else { self.rise_ms - earlier };
-            let doubt_ms = if self.rise_ms > goal { 0.0 } else { looks.spread };
-            self.steer(now, (goal, change, doubt_ms), apart_s, is_loaded);
+            let is_loaded = carried.as_bps() as f64 >= LOADED * self.rate;
+            self.steer(now, (goal, change), apart_s, is_loaded);
             if looks.low - baseline > goal {
                 if self.gaps.len() < GAPS_MAX {
                     self.gaps.push(apart);
                 }
-                self.doubt(now, &looks, baseline, is_loaded);
+                self.doubt(now, &looks, baseline);
             } else {
                 self.standing = None;
             }
@@ -230,13 +204,11 @@ impl Autorate {
             largest = largest.max(turn);
         }
         // A queue that begins to drain turns once.
-        let wobble = WOBBLES * (turns - largest) / self.window.len().saturating_sub(2).max(1) as f64;
-        let spread = self.spread_ms.max(wobble);
-        self.spread_ms = spread;
-        Looks { low, now: low.max(delay_ms - spread), wobble, spread }
+        let spread = WOBBLES * (turns - largest) / self.window.len().saturating_sub(2).max(1) as f64;
+        Looks { low, now: low.max(delay_ms - spread), spread }
     }
 
-    fn steer(&mut self, now: Instant, (goal, change, doubt_ms): (f64, f64, f64), apart_s: f64, is_loaded: bool) {
+    fn steer(&mut self, now: Instant, (goal, change): (f64, f64), apart_s: f64, is_loaded: bool) {
         let level = (GAIN * (1.0 - self.rise_ms / goal)).clamp(-FALL, GROWTH) * apart_s;
         if !is_loaded && level >= 0.0 {
             if now.since(self.returned) >= RETURN_EVERY {
@@ -248,14 +220,13 @@ impl Autorate {
         // Without load of ours the delay's change is not ours.
         let most = apart_s * 1e3;
         let slope = if is_loaded { (CHANGE_MOST / most).min(CHANGE) * change.clamp(-most, most) } else { 0.0 };
-        let lag_s = self.lag_s.map_or(SWIFT_S, |lag_s| lag_s.max(SWIFT_S));
-        let swift = SWIFT_S / (lag_s + CAUTION * doubt_ms / 1e3);
+        let swift = SWIFT_S / self.lag_s.map_or(SWIFT_S, |lag_s| lag_s.max(SWIFT_S));
         self.rate *= exponential((level - slope) * swift);
     }
 
     /// Whether a rise above the goal is a queue: one drains while the rate is well below what it was, unless the link is slower yet.
-    fn doubt(&mut self, now: Instant, looks: &Looks, baseline: f64, is_loaded: bool) {
-        let moved = (STANDS * (looks.low - baseline)).max(STANDS_MS) + looks.wobble;
+    fn doubt(&mut self, now: Instant, looks: &Looks, baseline: f64) {
+        let moved = (STANDS * (looks.low - baseline)).max(STANDS_MS) + looks.spread;
         let anew = Standing { low_ms: looks.low, rate: self.rate, below: None };
         let mut standing = match self.standing {
             // It drains.
@@ -273,7 +244,7 @@ impl Autorate {
             let is_long = now.since(*standing.below.get_or_insert(now)) >= PROOF;
             if is_long && self.gaps.len() >= *WINDOW_SAMPLES.start() {
                 // A queue that is full stands as well: the link may be slower than this.
-                if self.is_lossy() || is_loaded && looks.low - baseline > PATH_MOST_MS {
+                if self.is_lossy() {
                     standing = Standing { rate: self.rate, ..anew };
                 } else {
                     self.baseline_ms = Some(looks.low);
