@@ -42,10 +42,11 @@ struct Swallowed {
 /// Packets that left together with others, lost since the last such that arrived.
 #[derive(Clone, Copy, Debug)]
 struct Together {
+    least: usize,
     lost: u32,
     signs: u32,
     signs_at: Instant,
-    /// Packets as large as the floor that left alone and arrived meanwhile.
+    /// Packets as large that left alone and arrived meanwhile.
     alone: u32,
 }
 
@@ -220,12 +221,13 @@ impl MtuSearch {
     /// now on packets leave one by one, and the search begins again.
     pub(super) fn left(&mut self, now: Instant, rtt: Span, size: usize, together: bool, lost: bool) -> bool {
         if !together {
-            let counts = !lost && size >= self.floor;
-            self.together.iter_mut().for_each(|t| t.alone += u32::from(counts));
+            self.together.iter_mut().for_each(|t| t.alone += u32::from(!lost && size >= t.least));
         } else if !lost {
             self.together = None;
         } else {
-            let series = self.together.get_or_insert(Together { lost: 0, signs: 1, signs_at: now, alone: 0 });
+            let series =
+                self.together.get_or_insert(Together { least: size, lost: 0, signs: 1, signs_at: now, alone: 0 });
+            series.least = series.least.min(size);
             series.lost += 1;
             if now.since(series.signs_at) >= rtt {
                 series.signs += 1;
@@ -245,13 +247,12 @@ impl MtuSearch {
     fn fall(&mut self, now: Instant, lost: usize) {
         let below_base = lost <= self.base;
         let next_at = now + PROBE_GAP;
-        let (together, single_until) = (self.together, self.single_until);
+        let single_until = self.single_until;
         *self = Self {
             confirmed: self.floor,
             refused: lost,
             next_at,
             below_base,
-            together,
             single_until,
             ..Self::new(now, self.floor, self.max)
         };

@@ -348,8 +348,8 @@ fn where_batches_are_lost_packets_leave_one_by_one_and_batches_are_tried_again()
         for _ in 0..if ms % 3 == 0 { 1 } else { 4 } {
             let together = ms % 3 != 0 && !mtu.is_single(now);
             arrived[usize::from(ms > 2_000)] += u64::from(!together);
-            found += u32::from(mtu.left(now, rtt, size, together, together));
             mtu.resolved(now, rtt, size, together);
+            found += u32::from(mtu.left(now, rtt, size, together, together));
         }
     }
     // All but what shows it, and after ten minutes that nothing has changed.
@@ -367,5 +367,35 @@ fn bursts_of_loss_are_no_lost_batches() {
             let lost = packet > 0 || ms % 2 == 0;
             assert!(!mtu.left(now, Span::from_millis(5), 1_200, ms % 5 != 0, lost), "{ms} ms");
         }
+    }
+}
+
+/// Bulk in batches of sixteen, and shorter packets alone, on a path that shrinks: their size is the cause.
+#[test]
+fn a_path_that_shrinks_loses_no_batches() {
+    for (alone, rtt) in [(600, 20), (600, 50), (800, 100), (1_200, 200)] {
+        let mut mtu = MtuSearch::new(Instant::ZERO, MIN_MTU, 1500);
+        let mut under_way = std::collections::VecDeque::new();
+        let mut fell = None;
+        for ms in 0..20_000_u64 {
+            let (now, limit) = (Instant::from_millis(ms), if ms < 5_000 { 1_500 } else { 1_300 });
+            if let Some(size) = mtu.poll(now) {
+                mtu.probed(now, size, size > limit);
+            }
+            let size = mtu.confirmed();
+            let batch = if ms % 4 == 0 { 16 } else { 0 };
+            under_way.extend((0..batch).map(|_| (ms + rtt, size, true, size > limit)));
+            under_way.extend((ms % 20 == 1).then_some((ms + rtt, alone, false, alone > limit)));
+            while let Some((_, size, together, lost)) = under_way.pop_front_if(|packet| packet.0 <= ms) {
+                let rtt = Span::from_millis(rtt);
+                fell = fell.or(mtu.resolved(now, rtt, size, lost).then_some(ms));
+                assert!(!mtu.left(now, rtt, size, together, lost), "{alone}, {rtt}: at {ms} ms");
+            }
+        }
+        assert!(
+            fell.is_some_and(|ms| ms < 5_000 + 5 * rtt) && mtu.confirmed() > 1_280,
+            "{fell:?}, {}",
+            mtu.confirmed()
+        );
     }
 }

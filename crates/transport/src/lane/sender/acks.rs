@@ -127,10 +127,11 @@ impl<R> LaneSender<R> {
             let could_fall = self.mtu.confirmed() > self.mtu.floor();
             let rtt = self.rtt.smoothed_or_initial();
             let together = [resolved.gap_before, resolved.gap_after].contains(&Some(Span::ZERO));
+            let size_lost = self.mtu.resolved(self.now, rtt, size, resolved.lost);
             // A radio has no batches, and loses whole bursts to others' frames.
             let batches_lost =
                 self.config.carrier.radio.is_none() && self.mtu.left(self.now, rtt, size, together, resolved.lost);
-            if self.mtu.resolved(self.now, rtt, size, resolved.lost) || batches_lost {
+            if size_lost || batches_lost {
                 if could_fall || batches_lost {
                     // Losses due to packet size or to batches say nothing about the medium. At the floor they may as well be due to the rate.
                     self.losses = Losses::default();
