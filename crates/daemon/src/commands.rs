@@ -600,7 +600,7 @@ fn find_control() -> Result<PathBuf, CommandError> {
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(CommandError::WhichGateway(format!(
-            "no gateway runs here (no wavelane-*.sock in {} or {}): start wavelaned, or name its control socket",
+            "no wavelaned runs here (no wavelane-*.sock in {} or {}): start wavelaned, or name its control socket",
             folder.display(),
             load::SERVICE_FOLDER
         ))),

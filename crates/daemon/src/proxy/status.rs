@@ -138,7 +138,7 @@ impl fmt::Display for Claims {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
-    /// [`FORMAT`].
+    /// Name and version of this form.
     #[cfg_attr(test, schemars(extend("const" = FORMAT)))]
     pub format: String,
     /// The proxy's name.
@@ -364,11 +364,14 @@ impl fmt::Display for Report {
         self.sides.iter().try_for_each(|side| writeln!(f, "{side}"))?;
         self.tunnels.iter().try_for_each(|tunnel| writeln!(f, "{tunnel}"))?;
         self.claims.iter().try_for_each(|claims| writeln!(f, "{claims}"))?;
-        writeln!(
-            f,
-            "connections {} of {}, waiting for their server {}, {} of {} B wait between halves",
-            self.connections, self.connections_max, self.pending, self.waiting_bytes, self.pool_bytes
-        )?;
+        // What a mirror passes on it does not follow.
+        if self.mode != config::Mode::Mirror.word() {
+            writeln!(
+                f,
+                "connections {} of {}, waiting for their server {}, {} of {} B wait here",
+                self.connections, self.connections_max, self.pending, self.waiting_bytes, self.pool_bytes
+            )?;
+        }
         if let Some(half_open) = self.half_open.filter(|n| *n > 0) {
             writeln!(f, "half-open towards clients {half_open}")?;
         }
@@ -382,6 +385,8 @@ impl fmt::Display for Report {
         }
         match self.connections.saturating_sub(self.connection_list.len().min(CONNECTIONS_PRINTED)) {
             0 => {}
+            // Those that a snoop follows stay end to end, and are not listed.
+            _ if self.connection_list.is_empty() => {}
             more => writeln!(f, "  and {more} more (--json shows up to {CONNECTIONS_SHOWN})")?,
         }
         if !self.honest {
