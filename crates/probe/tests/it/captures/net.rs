@@ -76,8 +76,6 @@ pub(crate) struct Kernel {
     pub(crate) fast: u64,
     pub(crate) slow_start: u64,
     pub(crate) timeouts: u64,
-    /// Timeouts that F-RTO (RFC 5682) took back.
-    pub(crate) taken_back: u64,
     /// Timeouts that sent nothing, for the original had not left the host yet.
     pub(crate) held_back: u64,
     pub(crate) dsacks: u64,
@@ -249,7 +247,6 @@ fn counters(ns: &Netns) -> Kernel {
         fast: more("TCPFastRetrans"),
         slow_start: more("TCPSlowStartRetrans"),
         timeouts: more("TCPTimeouts"),
-        taken_back: more("TCPSpuriousRTOs"),
         held_back: more("TCPSpuriousRtxHostQueues"),
         // Of octets below the cumulative acknowledgement, and of octets above it.
         dsacks: more("TCPDSACKRecv") + more("TCPDSACKOfoRecv"),
