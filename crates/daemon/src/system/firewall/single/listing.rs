@@ -19,7 +19,7 @@ pub(super) struct Chain<'a> {
     pub(super) is_strict: bool,
     /// Packets come to it once we have marked them.
     is_late: bool,
-    /// Whose packets it meets, at the hook ingress.
+    /// Whose packets it meets, at the hooks ingress and egress.
     devices: Vec<&'a str>,
     pub(super) rules: Vec<Vec<&'a str>>,
     pub(super) texts: Vec<&'a str>,
@@ -96,7 +96,7 @@ pub(super) fn tables(listing: &str) -> Vec<Table<'_>> {
                         };
                         chain.is_strict = line.contains("policy drop");
                         chain.is_late = priority(line).is_some_and(|priority| priority > MANGLE);
-                        chain.devices = line.split('"').skip(1).step_by(2).collect();
+                        chain.devices = devices(&words);
                     }
                     ["type", ..] | [] => {}
                     _ => {
@@ -110,6 +110,13 @@ pub(super) fn tables(listing: &str) -> Vec<Table<'_>> {
     }
     all.retain(|table| !table.dormant);
     all
+}
+
+/// What stands behind `device` or `devices =`: nft prints a name alone in quotes, and a set of them with or without.
+fn devices<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let behind = words.iter().skip_while(|word| !["device", "devices"].contains(word)).skip(1);
+    let names = behind.take_while(|word| **word != "priority");
+    names.map(|word| word.trim_matches(['"', '{', '}', ',', '='])).filter(|name| !name.is_empty()).collect()
 }
 
 /// The priority at which we mark what we take (linux/netfilter_ipv4.h).

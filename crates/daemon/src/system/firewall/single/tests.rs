@@ -221,6 +221,21 @@ fn what_we_send_and_what_is_led_away_is_named() {
         assert_eq!(at("egress netdev", "lan0", passes), [""; 0], "{passes}");
     }
     assert_eq!(at("egress netdev", "wan0", "ip protocol tcp drop"), [""; 0]);
+    // Several devices, as different releases of nft print them.
+    for (devices, is_named) in [
+        ("devices = { lan0, wan0 }", true),
+        ("devices = { \"wan0\", \"lan0\" }", true),
+        ("devices = { wan0, wan1 }", false),
+        ("devices = { \"wan0\", \"lan01\" }", false),
+    ] {
+        for hook in ["ingress", "egress"] {
+            let listing = format!(
+                "table netdev t {{\n\tchain e {{\n\t\ttype filter hook {hook} {devices} priority filter; policy drop;\n\t}}\n}}\n"
+            );
+            let found = findings(&lan, (&listing, Kind::Nft), &[], &[]);
+            assert_eq!(found.iter().any(|line| line.contains("lan0")), is_named, "{hook} {devices}: {found:?}");
+        }
+    }
     let led = |rule: &str| {
         let listing = format!(
             "table ip nat {{\n\tchain PREROUTING {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
