@@ -29,7 +29,8 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
 
 /// Of what `ip -d link` says of a device.
 fn xdp(name: &str, listing: &str) -> Option<String> {
-    let (_, program) = listing.split_once("prog/xdp")?;
+    // At the beginning of a line: the name that an operator gives a device may hold anything.
+    let program = listing.lines().find_map(|line| line.trim_start().strip_prefix("prog/xdp"))?;
     let words: Vec<&str> = program.split_ascii_whitespace().collect();
     let id = words.windows(2).find(|pair| pair[0] == "id").map_or("?", |pair| pair[1]);
     Some(format!(
@@ -110,7 +111,10 @@ mod tests {
     fn a_program_of_xdp_is_named() {
         let plain = "2: wan0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc noqueue state UP mode DEFAULT group default qlen 1000\n    link/ether 22:69:c1:b5:5b:b4 brd ff:ff:ff:ff:ff:ff\n";
         assert_eq!(xdp("wan0", plain), None);
+        let alias = "    alias prog/xdp id 7\n";
+        assert_eq!(xdp("wan0", &format!("{plain}{alias}")), None);
         let with = plain.replace(" qdisc", " xdpgeneric qdisc")
+            + alias
             + "    prog/xdp id 12 name block tag 3b185187f1855c4c jited \n";
         let found = xdp("wan0", &with).unwrap_or_default();
         assert!(
