@@ -218,6 +218,17 @@ fn every_frame_of_a_zstandard_file_is_read() {
 }
 
 #[test]
+fn one_flipped_bit_of_a_zstandard_file_is_damage() {
+    let whole = zstd(&pcapng());
+    assert_eq!(read(&whole).unwrap().ending.damage, None);
+    for at in [whole.len() / 2, whole.len() - 1] {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1;
+        assert!(read(&flipped).map_or(true, |trace| trace.ending.damage.is_some()), "{at}");
+    }
+}
+
+#[test]
 fn packet_blocks_of_old_files_are_read() {
     let truth = json(&read(&pcapng()).unwrap(), "x");
     for big in [false, true] {

@@ -128,6 +128,10 @@ impl<R: BufRead> Read for Frames<R> {
                 return self.decoder.read(buffer);
             } else if self.decoder.is_finished() {
                 self.is_open = false;
+                let stored = self.decoder.get_checksum_from_data();
+                if stored.is_some() && stored != self.decoder.get_calculated_checksum() {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
             } else {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
                 self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
