@@ -229,6 +229,19 @@ fn one_flipped_bit_of_a_zstandard_file_is_damage() {
 }
 
 #[test]
+fn zeros_behind_a_gzip_file_are_no_rest_of_it() {
+    let file = pcapng();
+    let (one, two) = file.split_at(file.len() / 2);
+    let (one, two) = (gzip(one), gzip(two));
+    let trace = read(&[&one[..], &two, &[0; 100_000]].concat()).unwrap();
+    assert_eq!((trace.packets, trace.ending.damage), (packets().len() as u64, None));
+    // What else follows is, and so are zeros in a member's place.
+    for damaged in [[&one[..], &[0; 9], &two], [&one, &two, b"more"], [&one, &two[..two.len() - 9], &[0; 5_000]]] {
+        assert!(read(&damaged.concat()).unwrap().ending.damage.is_some());
+    }
+}
+
+#[test]
 fn packet_blocks_of_old_files_are_read() {
     let truth = json(&read(&pcapng()).unwrap(), "x");
     for big in [false, true] {

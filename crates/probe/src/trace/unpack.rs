@@ -1,6 +1,7 @@
 //! Decompression of captures, which hands out what comes before damage.
 
 use super::capture::CaptureError;
+use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, Read};
@@ -141,13 +142,55 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
+/// The members of a gzip file (RFC 1952, section 2.2). Zeros may follow the last, to fill a block: they are no rest, as for gzip.
+struct Members<R> {
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Members<R> {
+    fn new(source: R) -> Self {
+        Self { member: Some(GzDecoder::new(source)) }
+    }
+}
+
+/// Whether another member begins; zeros at the end are passed over.
+fn goes_on(source: &mut impl BufRead) -> io::Result<bool> {
+    let mut is_filled = false;
+    loop {
+        let here = source.fill_buf()?;
+        let zeros = here.iter().take_while(|octet| **octet == 0).count();
+        match (here.is_empty(), zeros) {
+            (true, _) => return Ok(false),
+            (false, 0) if is_filled => return Err(io::ErrorKind::InvalidData.into()),
+            (false, 0) => return Ok(true),
+            _ => {}
+        }
+        is_filled = true;
+        source.consume(zeros);
+    }
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let goes_on = goes_on(member.get_mut())?;
+            self.member = self.member.take().filter(|_| goes_on).map(|ended| GzDecoder::new(ended.into_inner()));
+        }
+        Ok(0)
+    }
+}
+
 /// Decompresses gzip (RFC 1952) and Zstandard (RFC 8878), detected by their first bytes.
 pub(super) fn decompressed<'a>(mut file: impl BufRead + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, CaptureError> {
     let mut magic = [0; 4];
     let known = Full::new(&mut file).read(&mut magic)?;
     let whole = io::Cursor::new(magic).take(known as u64).chain(file);
     Ok(match magic {
-        [0x1F, 0x8B, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+        [0x1F, 0x8B, ..] => Box::new(Members::new(whole)),
         // A frame, or a skippable one.
         [0x28, 0xB5, 0x2F, 0xFD] | [0x50..=0x5F, 0x2A, 0x4D, 0x18] => Box::new(Frames::new(whole)),
         _ => Box::new(whole),
