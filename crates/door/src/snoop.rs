@@ -21,6 +21,10 @@ const RTO_MAX: Span = Span::from_secs(10);
 const PATIENCE_MIN: Span = Span::from_millis(5);
 /// A direction without packets is forgotten: its sender has the rest.
 const IDLE: Span = Span::from_secs(60);
+/// The largest window that TCP can offer (RFC 7323, section 2.3).
+const WINDOW_MAX: u32 = 1 << 30;
+/// More than any window without its scale.
+const WINDOW_UNSCALED: u32 = 1 << 20;
 
 /// A direction of a connection: sender and receiver of its data.
 type Direction = (SocketAddr, SocketAddr);
@@ -55,8 +59,12 @@ struct Segment {
 struct Way {
     /// In order of sequence.
     segments: VecDeque<Segment>,
-    /// Behind the last octet that passed, kept or not.
-    end: u32,
+    /// Behind the last octet that passed, kept or not; none before the first.
+    end: Option<u32>,
+    /// Seen from its SYN on: whatever the host has passed here.
+    is_whole: bool,
+    /// The shift of the host's windows, if its SYN was seen.
+    scale: Option<u8>,
     /// The last acknowledgement, and the window in it.
     acked: Option<(u32, u16)>,
     /// Duplicates of it.
@@ -103,10 +111,23 @@ impl Way {
             first.at + self.rto().times(1 << first.tries.min(6)).min(RTO_MAX)
         })
     }
-    fn passed(&mut self, end: u32) {
-        if before(self.end, end) {
-            self.end = end;
+    /// No window is larger.
+    fn reach(&self) -> u32 {
+        self.scale
+            .and_then(|scale| 1_u32.checked_shl(scale.into()))
+            .map_or(WINDOW_MAX, |times| WINDOW_UNSCALED.saturating_mul(times).min(WINDOW_MAX))
+    }
+    /// Notes that octets up to there passed. Returns whether a sender may have sent them: no window reaches what was blindly sent far ahead.
+    fn passed(&mut self, end: u32) -> bool {
+        let last = *self.end.get_or_insert(end);
+        if !before(last, end) {
+            return true;
         }
+        let is_within = end.wrapping_sub(self.acked.map_or(last, |(acked, _)| acked)) <= self.reach();
+        if is_within {
+            self.end = Some(end);
+        }
+        is_within
     }
     fn octets(&self) -> usize {
         self.segments.iter().map(|segment| segment.packet.len()).sum()
@@ -175,7 +196,15 @@ impl Snoop {
             way.passed(header.seq.wrapping_add(len).wrapping_add(1));
         }
         if header.flags.has(Flags::SYN) {
-            self.forget((source, target));
+            let shift = header.options.window_scale.unwrap_or(0);
+            if is_snooped(source)
+                && let Some(way) = self.way(now, (target, source))
+                && (way.is_whole || way.acked.is_none())
+            {
+                // Of an older connection's and this one's the larger: too small a bound ends repairs.
+                way.scale = way.scale.max(Some(shift));
+            }
+            self.begin(now, (source, target), (header.seq.wrapping_add(1), len), is_snooped(target));
         } else if len > 0 && is_snooped(target) {
             self.keep(now, (source, target), (header.seq, len), packet);
         }
@@ -186,36 +215,64 @@ impl Snoop {
             self.octets -= way.octets();
         }
     }
-    fn keep(&mut self, now: Instant, direction: Direction, (seq, len): (u32, u32), packet: &[u8]) {
-        let is_full = self.ways.len() >= self.ways_max && !self.ways.contains_key(&direction);
-        if let Some(way) = self.ways.get_mut(&direction) {
-            way.passed(seq.wrapping_add(len));
-        }
-        if is_full || self.octets + packet.len() > self.octets_max {
-            self.done.not_kept += 1;
-            return;
+    /// A direction, new if there is room.
+    fn way(&mut self, now: Instant, direction: Direction) -> Option<&mut Way> {
+        if self.ways.len() >= self.ways_max && !self.ways.contains_key(&direction) {
+            return None;
         }
         if self.ways.is_empty() {
             self.swept = now;
         }
-        let way = self.ways.entry(direction).or_insert_with(|| Way {
+        self.next = self.next.min(self.swept + IDLE);
+        Some(self.ways.entry(direction).or_insert_with(|| Way {
             segments: VecDeque::new(),
-            end: seq.wrapping_add(len),
+            end: None,
+            is_whole: false,
+            scale: None,
             acked: None,
             duplicates: 0,
             owed: (0, now),
             round_trip: None,
             heard: now,
-        });
-        way.heard = now;
-        let acked = way.acked.is_some_and(|(acked, _)| !before(acked, seq.wrapping_add(len)));
+        }))
+    }
+    /// A direction's SYN, whose data begins there.
+    fn begin(&mut self, now: Instant, direction: Direction, (first, len): (u32, u32), is_snooped: bool) {
+        let old = self.ways.get(&direction);
+        // Its repeat says nothing new.
+        if old.is_some_and(|way| way.is_whole && way.acked.is_some_and(|(acked, _)| acked == first)) {
+            return;
+        }
+        let scale = old.and_then(|way| way.scale);
+        self.forget(direction);
+        if let Some(way) = is_snooped.then(|| self.way(now, direction)).flatten() {
+            way.is_whole = true;
+            way.scale = scale;
+            way.end = Some(first.wrapping_add(len));
+            way.acked = Some((first, 0));
+        }
+    }
+    fn keep(&mut self, now: Instant, direction: Direction, (seq, len): (u32, u32), packet: &[u8]) {
+        let end = seq.wrapping_add(len);
+        let is_sent = self.ways.get_mut(&direction).is_none_or(|way| way.passed(end));
+        if !is_sent || self.octets + packet.len() > self.octets_max || self.way(now, direction).is_none() {
+            self.done.not_kept += 1;
+            return;
+        }
+        let Some(way) = self.ways.get_mut(&direction) else { return };
+        way.passed(end);
+        let acked = way.acked.is_some_and(|(acked, _)| !before(acked, end));
+        // Where all is old a blind packet may have moved the mark: such a way is forgotten in time.
+        if !acked {
+            way.heard = now;
+        }
         // Its sender's own repeat: the receiver has it, or it goes out now.
         let known = way.segments.iter().position(|segment| segment.seq == seq);
         if let Some(known) = known.and_then(|place| way.segments.remove(place)) {
             self.octets -= known.packet.len();
         }
         let place = way.segments.iter().rposition(|segment| before(segment.seq, seq)).map_or(0, |place| place + 1);
-        let overlaps = way.segments.get(place).is_some_and(|next| before(next.seq, seq.wrapping_add(len)))
+        let overlaps = way.segments.get(place).is_some_and(|next| before(next.seq, end))
             || place
                 .checked_sub(1)
                 .and_then(|last| way.segments.get(last))
@@ -238,14 +295,21 @@ impl Snoop {
         plain: Option<&SackBlocks>,
     ) -> bool {
         let Some(way) = self.ways.get_mut(&direction) else { return true };
-        // Of what did not pass here no host has anything: it is forged, or old, and would end all repairs up to there.
-        if before(way.end, ack) {
-            self.done.beyond += 1;
+        let Some(end) = way.end else { return true };
+        // Of what did not pass here no host has anything: it is forged, or old, and would end all repairs up to there. But before we looked
+        // a window of data may have passed, of which the first that we saw was the repeat of a hole.
+        if before(end, ack) {
+            if way.is_whole || ack.wrapping_sub(end) > way.reach() {
+                self.done.beyond += 1;
+                return true;
+            }
+            way.end = Some(ack);
+        }
+        if way.acked.is_some_and(|(last, _)| before(ack, last)) {
             return true;
         }
         way.heard = now;
         match way.acked {
-            Some((last, _)) if before(ack, last) => return true,
             Some(last) if last == (ack, window) && plain.is_some() => {
                 // The first block is what caused the acknowledgement: above it a hole, below it a copy.
                 let first = plain.and_then(|blocks| blocks.as_slice().first());

@@ -2,9 +2,10 @@
 use super::*;
 use std::collections::BTreeSet;
 use wavelane_base::Ecn;
-use wavelane_wire::tcp::TcpHeader;
+use wavelane_wire::tcp::{Options, TcpHeader};
 
 const SEGMENT: u32 = 1_000;
+const SYN_ACK: Flags = Flags(Flags::SYN.0 | Flags::ACK.0);
 
 fn ends() -> [SocketAddr; 2] {
     ["10.3.0.2:80", "10.1.0.2:5000"].map(|text| text.parse().unwrap())
@@ -222,9 +223,103 @@ fn repeats_measure_nothing_and_what_is_behind_a_hole_waits() {
     assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(3 * SEGMENT)));
 }
 
+/// Before the first octet, which is 0; the client's windows have that scale.
+fn shake(snoop: &mut Snoop, scale: u8) {
+    let [server, client] = ends();
+    let mut options = Options { window_scale: Some(scale), ..Options::default() };
+    for (ends, seq, flags) in [([client, server], 0, Flags::SYN), ([server, client], u32::MAX, SYN_ACK)] {
+        let header = TcpHeader { seq, flags, window: 500, options, ..TcpHeader::default() };
+        let mut buf = [0; 100];
+        let [source, target] = ends;
+        let len = TcpPacket { source, target, ecn: Ecn::NotEct, header, payload: &[] }.emit(&mut buf).unwrap();
+        assert!(handle(snoop, at(0), &buf[..len]));
+        // Only the client's counts.
+        options.window_scale = Some(0);
+    }
+}
+
+#[test]
+fn what_passed_before_we_looked_may_be_acknowledged() {
+    // The first segment that is seen is the repeat of a hole; behind it the host has much.
+    for far in [2 * SEGMENT, 90 * SEGMENT, 1 << 30] {
+        let mut snoop = Snoop::new(10, 1 << 20);
+        handle(&mut snoop, at(0), &data(0));
+        assert!(handle(&mut snoop, at(20), &ack(far, 500)));
+        assert_eq!((snoop.done.beyond, snoop.held()), (0, (1, 0)), "{far}");
+        snoop.handle_timeout(at(30_000));
+        assert_eq!(snoop.poll_packet(), None, "nothing is lost");
+        // What follows is repaired as ever.
+        handle(&mut snoop, at(30_001), &data(far));
+        assert!(!handle(&mut snoop, at(30_002), &ack(far, 500)));
+        assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(far)));
+        // Further than any window reaches.
+        assert!(handle(&mut snoop, at(30_003), &ack(far + SEGMENT + (1 << 30) + 1, 500)));
+        assert_eq!((snoop.done.beyond, snoop.held().1), (1, 1_040), "{far}");
+    }
+}
+
+#[test]
+fn what_was_blindly_sent_far_ahead_did_not_pass() {
+    let blind = |seq| packet(ends(), (seq, 1), (Flags::ACK, 500), 1);
+    for (scale, reach) in [(None, 1 << 30), (Some(0), 1 << 20), (Some(7), 1 << 27), (Some(14), 1 << 30)] {
+        let mut snoop = Snoop::new(10, 1 << 20);
+        if let Some(scale) = scale {
+            shake(&mut snoop, scale);
+        }
+        for n in 0..3 {
+            handle(&mut snoop, at(n), &data(n as u32 * SEGMENT));
+        }
+        assert!(handle(&mut snoop, at(10), &ack(SEGMENT, 500)));
+        // An octet too far; with its end, too; then what acknowledges it.
+        let far = SEGMENT + reach;
+        assert!(handle(&mut snoop, at(11), &blind(far)), "it is the receiver's to judge");
+        handle(&mut snoop, at(11), &packet(ends(), (far, 1), (Flags(Flags::ACK.0 | Flags::FIN.0), 500), 0));
+        let ahead = if scale.is_some() { far + 1 } else { far + 2 * SEGMENT + 1 };
+        assert!(handle(&mut snoop, at(12), &ack(ahead, 500)));
+        assert_eq!((snoop.done.beyond, snoop.held()), (1, (1, 2 * 1_040)), "{scale:?}");
+        assert!(!handle(&mut snoop, at(13), &ack(SEGMENT, 500)));
+        assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(SEGMENT)));
+        // As far as a window reaches.
+        handle(&mut snoop, at(14), &blind(far - 1));
+        assert!(handle(&mut snoop, at(15), &ack(far, 500)));
+        assert_eq!((snoop.done.beyond, snoop.held()), (1, (1, 0)), "{scale:?}");
+        // If that was blindly sent what the host says is old: the way is forgotten, and begins anew.
+        for n in 0..200 {
+            let now = at(1_000 * n);
+            snoop.handle_timeout(now);
+            handle(&mut snoop, now, &data(n as u32 * SEGMENT));
+            handle(&mut snoop, now, &ack(n as u32 * SEGMENT, 500));
+        }
+        assert!(snoop.held().1 > 0, "{scale:?}");
+    }
+}
+
+#[test]
+fn a_repeated_syn_changes_nothing_and_a_new_one_begins_anew() {
+    let mut snoop = Snoop::new(10, 1 << 20);
+    shake(&mut snoop, 7);
+    handle(&mut snoop, at(1), &data(0));
+    shake(&mut snoop, 7);
+    assert_eq!(snoop.held(), (1, 1_040));
+    handle(&mut snoop, at(2), &ack(SEGMENT, 500));
+    handle(&mut snoop, at(2), &data(SEGMENT));
+    shake(&mut snoop, 0);
+    assert_eq!(snoop.held(), (1, 0));
+    let way = snoop.ways.values().next().unwrap();
+    assert_eq!((way.end, way.scale, way.is_whole), (Some(0), Some(7), true));
+    // Without packets it is forgotten, too.
+    snoop.handle_timeout(at(130_000));
+    assert_eq!((snoop.held(), snoop.poll_timeout()), ((0, 0), None));
+    // Where there is no room nothing is noted.
+    let mut none = Snoop::new(0, 1 << 20);
+    shake(&mut none, 7);
+    assert_eq!((none.held(), none.poll_timeout()), ((0, 0), None));
+}
+
 #[test]
 fn what_acknowledges_more_than_passed_changes_nothing() {
     let mut snoop = Snoop::new(10, 1 << 20);
+    shake(&mut snoop, 7);
     for n in 0..10 {
         handle(&mut snoop, at(n), &data(n as u32 * SEGMENT));
     }
@@ -239,6 +334,7 @@ fn what_acknowledges_more_than_passed_changes_nothing() {
     assert_eq!(snoop.poll_packet().as_deref(), Some(&*data(SEGMENT)));
     // What passed without being kept passed; an end counts as an octet.
     let mut small = Snoop::new(1, 2_000);
+    shake(&mut small, 7);
     for n in 0..3 {
         handle(&mut small, at(0), &data(n * SEGMENT));
     }
