@@ -15,6 +15,9 @@ pub const SEGMENTS_MAX: usize = 100;
 pub const TRIES_MAX: u8 = 10;
 /// The least time after which one is sent again without an acknowledgement that asks for it.
 const RTO_MIN: Span = Span::from_millis(100);
+/// Before a round trip is known (RFC 6298, section 2): less than a longer one, it would be given to each segment, and of one that was sent
+/// again no round trip is learned.
+const RTO_FIRST: Span = Span::from_secs(1);
 /// The most.
 const RTO_MAX: Span = Span::from_secs(10);
 /// The least time after which what asks for one may ask for its repeat: duplicates come in bursts.
@@ -61,6 +64,8 @@ struct Way {
     segments: VecDeque<Segment>,
     /// Behind the last octet that passed, kept or not; none before the first.
     end: Option<u32>,
+    /// Behind its FIN: once that is acknowledged there is nothing to repair.
+    fin: Option<u32>,
     /// Seen from its SYN on: whatever the host has passed here.
     is_whole: bool,
     /// The shift of the host's windows, if its SYN was seen.
@@ -83,7 +88,7 @@ fn before(a: u32, b: u32) -> bool {
 
 impl Way {
     fn rto(&self) -> Span {
-        self.round_trip.map_or(RTO_MIN, |(mean, _)| mean.times(2).clamp(RTO_MIN, RTO_MAX))
+        self.round_trip.map_or(RTO_FIRST, |(mean, _)| mean.times(2).clamp(RTO_MIN, RTO_MAX))
     }
     fn mean(&self) -> Span {
         self.round_trip.map_or(RTO_MIN, |(mean, _)| mean)
@@ -128,6 +133,10 @@ impl Way {
             self.end = Some(end);
         }
         is_within
+    }
+    /// All that its sender had is acknowledged.
+    fn is_over(&self) -> bool {
+        self.fin.is_some() && self.fin == self.acked.map(|(acked, _)| acked)
     }
     fn octets(&self) -> usize {
         self.segments.iter().map(|segment| segment.packet.len()).sum()
@@ -188,12 +197,16 @@ impl Snoop {
             let plain = len == 0 && !header.flags.has(Flags::SYN) && !header.flags.has(Flags::FIN);
             let plain = plain.then_some(&header.options.sack);
             passes = self.acked(now, (target, source), (header.ack, header.window), plain);
+            if self.ways.get(&(target, source)).is_some_and(Way::is_over) {
+                self.forget((target, source));
+            }
         }
         if header.flags.has(Flags::FIN)
             && let Some(way) = self.ways.get_mut(&(source, target))
         {
             // It is acknowledged as an octet is.
-            way.passed(header.seq.wrapping_add(len).wrapping_add(1));
+            let behind = header.seq.wrapping_add(len).wrapping_add(1);
+            way.fin = way.passed(behind).then_some(behind).or(way.fin);
         }
         if header.flags.has(Flags::SYN) {
             let shift = header.options.window_scale.unwrap_or(0);
@@ -227,6 +240,7 @@ impl Snoop {
         Some(self.ways.entry(direction).or_insert_with(|| Way {
             segments: VecDeque::new(),
             end: None,
+            fin: None,
             is_whole: false,
             scale: None,
             acked: None,
