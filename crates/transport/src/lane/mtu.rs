@@ -22,7 +22,7 @@ const BLACK_HOLE_LOST: u32 = 10;
 /// million looks like this; an outage, in which nothing arrives, never does.
 const BLACK_HOLE_SIGNS: u32 = 3;
 /// The path loses what leaves together, because a card, its driver or a filter on the way fails at batches, if this many of such packets
-/// were lost in a row (more than a batch has), with as many signs as a black hole ...
+/// were lost in a row, with as many signs as a black hole, so of several batches ...
 const BATCHED_LOST: u32 = 32;
 /// ... and at least this many that left alone arrived meanwhile. A queue that is full takes the first of a batch as it takes one alone.
 const ALONE_ARRIVED: u32 = 8;
