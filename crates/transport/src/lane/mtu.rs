@@ -27,27 +27,32 @@ const BATCHED_LOST: u32 = 32;
 /// ... and at least this many that left alone arrived meanwhile. A queue that is full takes the first of a batch as it takes one alone.
 const ALONE_ARRIVED: u32 = 8;
 
-/// Packets lost since the last one as large that arrived.
+/// Packets of a kind that were lost since the last such that arrived.
 #[derive(Clone, Copy, Debug)]
-struct Swallowed {
+struct Series {
     least: usize,
     lost: u32,
     /// Losses at least a round trip apart, and when the last of these was found.
     signs: u32,
     signs_at: Instant,
-    /// A smaller packet arrived meanwhile.
-    smaller_passed: bool,
+    /// Packets of another kind that arrived meanwhile.
+    passed: u32,
 }
 
-/// Packets that left together with others, lost since the last such that arrived.
-#[derive(Clone, Copy, Debug)]
-struct Together {
-    least: usize,
-    lost: u32,
-    signs: u32,
-    signs_at: Instant,
-    /// Packets as large that left alone and arrived meanwhile.
-    alone: u32,
+impl Series {
+    /// A packet of the kind was lost.
+    fn count(series: &mut Option<Self>, now: Instant, rtt: Span, size: usize) {
+        let series = series.get_or_insert(Self { least: size, lost: 0, signs: 1, signs_at: now, passed: 0 });
+        series.least = series.least.min(size);
+        series.lost += 1;
+        if now.since(series.signs_at) >= rtt {
+            series.signs += 1;
+            series.signs_at = now;
+        }
+    }
+    fn proves(&self, lost: u32, passed: u32) -> bool {
+        self.lost >= lost && self.signs >= BLACK_HOLE_SIGNS && self.passed >= passed
+    }
 }
 
 /// The state of the search.
@@ -64,11 +69,13 @@ pub(super) struct MtuSearch {
     /// The size being probed or handed to the link.
     probing: Option<usize>,
     next_at: Instant,
-    /// Of packets that nearly fill the size in use, and of others: neither's chance losses interrupt the series of the other.
-    swallowed: [Option<Swallowed>; 2],
+    /// Of packets that nearly fill the size in use, and of others: neither's chance losses interrupt the series of the other. Smaller ones
+    /// pass meanwhile.
+    swallowed: [Option<Series>; 2],
     /// The base was lost.
     below_base: bool,
-    together: Option<Together>,
+    /// Of packets that left together with others. As large ones that left alone pass meanwhile.
+    together: Option<Series>,
     /// Until then packets leave one by one.
     single_until: Option<Instant>,
 }
@@ -189,23 +196,16 @@ impl MtuSearch {
             if at_floor && !large || !at_floor && size <= self.floor {
                 return false;
             }
-            let new = Swallowed { least: size, lost: 0, signs: 1, signs_at: now, smaller_passed: false };
-            let series = self.swallowed[usize::from(!large)].get_or_insert(new);
-            series.least = series.least.min(size);
-            series.lost += 1;
-            if now.since(series.signs_at) >= rtt {
-                series.signs += 1;
-                series.signs_at = now;
-            }
+            Series::count(&mut self.swallowed[usize::from(!large)], now, rtt, size);
         } else {
             for series in &mut self.swallowed {
                 // Not one that is large but shorter: the limit may lie between.
                 series.take_if(|series| size >= series.least);
-                series.iter_mut().for_each(|series| series.smaller_passed = true);
+                series.iter_mut().for_each(|series| series.passed = 1);
             }
         }
-        let proven = |s: &Swallowed| s.lost >= BLACK_HOLE_LOST && s.signs >= BLACK_HOLE_SIGNS && s.smaller_passed;
-        let [large, other] = self.swallowed.map(|series| series.filter(proven).map(|series| series.least));
+        let proven = |series: Option<Series>| Some(series.filter(|series| series.proves(BLACK_HOLE_LOST, 1))?.least);
+        let [large, other] = self.swallowed.map(proven);
         // Of what is larger than these others little is known: the base is tried before it is taken for lost.
         let above = |least| if least > self.base { least } else { self.confirmed.max(self.base + 1) };
         let Some(least) = large.or(other.map(above)) else { return false };
@@ -221,21 +221,13 @@ impl MtuSearch {
     /// now on packets leave one by one, and the search begins again.
     pub(super) fn left(&mut self, now: Instant, rtt: Span, size: usize, together: bool, lost: bool) -> bool {
         if !together {
-            self.together.iter_mut().for_each(|t| t.alone += u32::from(!lost && size >= t.least));
+            self.together.iter_mut().for_each(|t| t.passed += u32::from(!lost && size >= t.least));
         } else if !lost {
             self.together = None;
         } else {
-            let series =
-                self.together.get_or_insert(Together { least: size, lost: 0, signs: 1, signs_at: now, alone: 0 });
-            series.least = series.least.min(size);
-            series.lost += 1;
-            if now.since(series.signs_at) >= rtt {
-                series.signs += 1;
-                series.signs_at = now;
-            }
+            Series::count(&mut self.together, now, rtt, size);
         }
-        let proven = |t: &Together| t.lost >= BATCHED_LOST && t.signs >= BLACK_HOLE_SIGNS && t.alone >= ALONE_ARRIVED;
-        if self.is_single(now) || !self.together.as_ref().is_some_and(proven) {
+        if self.is_single(now) || !self.together.is_some_and(|t| t.proves(BATCHED_LOST, ALONE_ARRIVED)) {
             return false;
         }
         let single_until = Some(now + RAISE_AFTER);
