@@ -26,15 +26,8 @@ fn source_addresses_and_half_close_are_kept() {
         tell.send(from.ip().to_string()).unwrap();
     });
     let sent = pattern(3_000_000, 7);
-    let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
-    let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-    let writer = std::thread::spawn(move || {
-        half.write_all(&data).unwrap();
-        half.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut got = Vec::new();
-    stream.read_to_end(&mut got).unwrap();
-    writer.join().unwrap();
+    let stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
+    let got = there_and_back(stream, &sent);
     assert_eq!(got.len(), sent.len() + 12);
     assert!(got.starts_with(&sent) && got.ends_with(b"that was all"));
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "10.1.0.2", "source = keep");

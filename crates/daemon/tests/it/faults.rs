@@ -1,8 +1,8 @@
 //! What an operator can get wrong: one line with a remedy, and exit code 2; a supervisor tries again where it is 1.
 
 use crate::common::*;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -284,16 +284,9 @@ fn a_plain_forward_works_for_an_ordinary_user() {
     });
     let (mut a, mut b, forward) = rootless("plain", &to, false);
     let sent = pattern(500_000, 3);
-    let mut stream = TcpStream::connect(&forward).unwrap();
+    let stream = TcpStream::connect(&forward).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-    let writer = std::thread::spawn(move || {
-        half.write_all(&data).unwrap();
-        half.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut got = Vec::new();
-    stream.read_to_end(&mut got).unwrap();
-    writer.join().unwrap();
+    let got = there_and_back(stream, &sent);
     assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
     let report = a.status();
     assert!(report.peers[0].up && !report.door.intercepting, "{report}");

@@ -4,7 +4,7 @@ use crate::common::tunnel::*;
 use crate::common::*;
 use crate::quic;
 use std::io::{Read, Write};
-use std::net::{Shutdown, UdpSocket};
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use wavelane_host::netns::ChildEnd;
@@ -190,15 +190,8 @@ fn tcp_that_is_not_split_crosses_whole() {
     world.serve(80, echo);
     for target in ["10.3.0.2:80", "[fd00:3::2]:80"] {
         let sent = pattern(3_000_000, 9);
-        let mut stream = world.connect(&world.client, target).unwrap();
-        let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-        let writer = std::thread::spawn(move || {
-            half.write_all(&data).unwrap();
-            half.shutdown(Shutdown::Write).unwrap();
-        });
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        writer.join().unwrap();
+        let stream = world.connect(&world.client, target).unwrap();
+        let got = there_and_back(stream, &sent);
         assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
     }
     let (report, door) = (a.status(), a.status().packet_door.unwrap());

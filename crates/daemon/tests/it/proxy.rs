@@ -3,7 +3,7 @@
 use crate::common::*;
 use socket2::SockRef;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use wavelane_daemon::commands::{StatusArgs, status};
@@ -96,16 +96,9 @@ fn bodies_half_closes_and_refusals_cross_in_either_version(engine: &str) {
     );
     for (at, host) in [("10.3.0.2", "10.1.0.2"), ("[fd00:3::2]", "fd00:1::2")] {
         let sent = pattern(3_000_000, 7);
-        let mut stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
+        let stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
         let own: SocketAddr = stream.local_addr().unwrap();
-        let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-        let writer = std::thread::spawn(move || {
-            half.write_all(&data).unwrap();
-            half.shutdown(Shutdown::Write).unwrap();
-        });
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        writer.join().unwrap();
+        let got = there_and_back(stream, &sent);
         assert!(got.len() == sent.len() + 12 && got.starts_with(&sent) && got.ends_with(b"that was all"));
         let from = told.recv_timeout(PATIENCE).unwrap();
         assert_eq!((from.ip().to_string().as_str(), from.port()), (host, own.port()), "address and port are kept");

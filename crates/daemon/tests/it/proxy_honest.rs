@@ -355,16 +355,9 @@ fn forged_resets_and_narrow_ways_break_nothing(engine: &str) {
     says(&mut stream).unwrap();
     assert_eq!(report(&proxy).connections, 1, "{}", report(&proxy));
     for host in SERVERS {
-        let mut stream = open(&world, &world.client, &format!("{host}:7"));
-        let (sent, mut writer) = (pattern(400_000, 11), stream.try_clone().unwrap());
-        let copy = sent.clone();
-        let sender = std::thread::spawn(move || {
-            writer.write_all(&copy).unwrap();
-            writer.shutdown(Shutdown::Write).unwrap();
-        });
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        sender.join().unwrap();
+        let stream = open(&world, &world.client, &format!("{host}:7"));
+        let sent = pattern(400_000, 11);
+        let got = there_and_back(stream, &sent);
         assert!(got == sent, "{host}: {} of {} bytes", got.len(), sent.len());
         let way = world.sh(&world.a, &format!("ip route get {}", host.trim_matches(['[', ']'])));
         // Our own TCP keeps it for itself.

@@ -2,7 +2,6 @@
 
 use crate::common::*;
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
 use std::sync::mpsc::channel;
 
 const INTERCEPT: &str = "[intercept]\ninterfaces = [\"lan0\"]";
@@ -19,15 +18,8 @@ fn crosses(tag: &str, outside: Outside, server: &str, client: &str) {
         echo(stream, from);
     });
     let sent = pattern(2_000_000, 5);
-    let mut stream = world.connect(&world.client, &format!("{server}:80")).unwrap();
-    let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-    let writer = std::thread::spawn(move || {
-        half.write_all(&data).unwrap();
-        half.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut got = Vec::new();
-    stream.read_to_end(&mut got).unwrap();
-    writer.join().unwrap();
+    let stream = world.connect(&world.client, &format!("{server}:80")).unwrap();
+    let got = there_and_back(stream, &sent);
     assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), client, "source = keep");
     let error = world.connect(&world.client, &format!("{server}:81")).unwrap_err();

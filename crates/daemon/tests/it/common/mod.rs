@@ -367,6 +367,19 @@ pub fn says(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.read_exact(&mut [0])
 }
 
+/// Sends all and its end, and reads meanwhile to the other side's end: what came.
+pub fn there_and_back(mut stream: TcpStream, data: &[u8]) -> Vec<u8> {
+    let (mut half, data) = (stream.try_clone().unwrap(), data.to_vec());
+    let writer = std::thread::spawn(move || {
+        half.write_all(&data).unwrap();
+        half.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    writer.join().unwrap();
+    got
+}
+
 /// Bytes that a server of [`pour`] may have unsent. A thousand that take what the kernel gives them reach its limit for all TCP
 /// (`tcp_mem`), from which on it closes and opens windows as memory comes and goes: stopped readers then read.
 const POUR_UNSENT: usize = 64 << 10;

@@ -1,8 +1,8 @@
 //! What the tests of a proxy's placements share: servers, and what crosses to them.
 
-use super::{PATIENCE, World, echo, pattern};
+use super::{PATIENCE, World, echo, pattern, there_and_back};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::mpsc::{Receiver, channel};
 use wavelane_host::netns::Netns;
 
@@ -31,17 +31,10 @@ impl Servers {
     }
     /// Has the client send two megabytes to a server's address and read them again. The server saw its address and port; returns the first.
     pub fn there_and_back(&self, world: &World, at: &str) -> String {
-        let mut stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
+        let stream = world.connect(&world.client, &format!("{at}:80")).unwrap();
         let own = stream.local_addr().unwrap();
         let sent = pattern(2_000_000, 5);
-        let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
-        let writer = std::thread::spawn(move || {
-            half.write_all(&data).unwrap();
-            half.shutdown(Shutdown::Write).unwrap();
-        });
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).unwrap();
-        writer.join().unwrap();
+        let got = there_and_back(stream, &sent);
         assert!(got == sent, "{} bytes", got.len());
         assert_eq!(self.0.recv_timeout(PATIENCE).unwrap(), own, "address and port are kept");
         let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
