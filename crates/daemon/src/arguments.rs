@@ -39,12 +39,17 @@ pub struct Arguments {
     /// Append the datagrams of serial lanes to FILE, a pcapng capture: what other programs capture does not hold them.
     #[arg(long, value_name = "FILE")]
     pub line_capture: Option<PathBuf>,
+    /// Append what is decided about peers, SYNs, rules and reloads to FILE, for a developer who replays it.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub decisions: Option<PathBuf>,
 }
 
 impl Arguments {
     /// What `program` (a shaper or a proxy, which have no sessions and no lanes) cannot do of what is asked for here.
     pub fn refused_by(&self, program: &str) -> Option<String> {
-        let mut asked = [(&self.key_log, "--key-log"), (&self.line_capture, "--line-capture")].into_iter();
+        let all =
+            [(&self.key_log, "--key-log"), (&self.line_capture, "--line-capture"), (&self.decisions, "--decisions")];
+        let mut asked = all.into_iter();
         let (_, name) = asked.find(|(path, _)| path.is_some())?;
         let file = self.config.display();
         Some(format!(

@@ -16,6 +16,7 @@ mod lane;
 mod lane_report;
 mod own;
 mod packets;
+mod recorder;
 mod routing;
 mod stop;
 mod time;
@@ -27,6 +28,7 @@ use self::decided::{Sources, Taken};
 use self::devices::Devices;
 use self::lane::LanePort;
 use self::packets::PacketDoor;
+use self::recorder::Recorder;
 use crate::arguments::Arguments;
 use crate::changes::Allowance;
 use crate::config::{Config, OnFailure};
@@ -137,6 +139,8 @@ pub struct Daemon {
     key_log: Option<KeyLog>,
     /// Where datagrams of lines go, if they are captured.
     line_capture: Option<LineCapture>,
+    /// Where decisions go, if they are recorded.
+    recorder: Option<Recorder>,
     mark: Option<u32>,
     packet_door: Option<PacketDoor>,
     /// What the line of `[serial]` does.
@@ -185,10 +189,13 @@ impl Daemon {
             signal_hook::flag::register(signal, std::sync::Arc::default()).map_err(system("a signal handler"))?;
         }
         let (key_log, capture) = (arguments.key_log.as_deref(), arguments.line_capture.as_deref());
-        let appended: Vec<&Path> = key_log.into_iter().chain(capture).collect();
+        let recording = arguments.decisions.as_deref();
+        let appended: Vec<&Path> = [key_log, capture, recording].into_iter().flatten().collect();
         let opened = start::open(&config, &appended)?;
         let key_log = key_log.map(KeyLog::open).transpose().map_err(|why| start::closed(&config, why))?;
         let line_capture = capture.map(LineCapture::open).transpose().map_err(|why| start::closed(&config, why))?;
+        let recorder = recording.map(|path| Recorder::open(path, now, &config)).transpose();
+        let recorder = recorder.map_err(|why| start::closed(&config, why))?;
         // Before there are other threads, and once everything is open.
         let sockets = config.lane_sockets();
         // What the device of a line has by PPP, or loses to other programs, is set while it runs.
@@ -269,6 +276,7 @@ impl Daemon {
             kernel,
             key_log,
             line_capture,
+            recorder,
             mark: opened.mark,
             packet_door: opened.tun.map(PacketDoor::new),
             line,

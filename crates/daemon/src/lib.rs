@@ -15,6 +15,8 @@ mod control;
 mod counters;
 pub mod daemon;
 mod decisions;
+#[doc(hidden)]
+pub use decisions::replay as replay_decisions;
 mod diagnosis;
 mod engine;
 mod epoch;

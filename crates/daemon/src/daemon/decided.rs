@@ -4,7 +4,7 @@ use super::devices::PortPlan;
 use super::{Contact, Daemon};
 use crate::changes::Changes;
 use crate::config::{Config, ConfigError, Peer};
-use crate::decisions::{Event, Of, Order, Replaced};
+use crate::decisions::{Event, Of, Order, Replaced, words};
 use crate::request::Answer;
 use crate::start::StartError;
 use crate::system::installed::Change;
@@ -53,12 +53,27 @@ enum Refusal {
 
 impl Daemon {
     pub(super) fn decide(&mut self, event: Event<Taken>) {
-        let mut orders = VecDeque::from(self.decisions.take(self.now, &self.config, event));
+        let mut orders = VecDeque::from(self.take(event));
         while let Some(order) = orders.pop_front() {
             if let Some(event) = self.obey(order) {
-                orders.extend(self.decisions.take(self.now, &self.config, event));
+                orders.extend(self.take(event));
             }
         }
+    }
+    /// What to do about an event; recorded if that is asked for. Of ticks only those count that had something to do.
+    fn take(&mut self, event: Event<Taken>) -> Vec<Order<Taken>> {
+        let counts = !matches!(event, Event::Tick) || self.decisions.deadline().is_some_and(|at| at <= self.now);
+        let named = |(syn, _): &Taken| format!("{}>{}", syn.source, syn.target);
+        let happened = self.recorder.as_ref().filter(|_| counts).map(|_| words::event(&self.config, &event, named));
+        let orders = self.decisions.take(self.now, &self.config, event);
+        if let (Some(recorder), Some(happened)) = (&mut self.recorder, happened) {
+            let ordered: Vec<String> = orders.iter().map(|order| words::order(&self.config, order, named)).collect();
+            if let Err(why) = recorder.note(self.now, &happened, &ordered) {
+                self.recorder = None;
+                self.say(&format!("the recording of decisions ends: {why}; traffic goes on"));
+            }
+        }
+        orders
     }
     /// Does what is ordered. Returns what came of it, if that is asked.
     fn obey(&mut self, order: Order<Taken>) -> Option<Event<Taken>> {

@@ -5,9 +5,12 @@
 //! what happened and does what is ordered; a test replays recorded events without any of it (`testing/decisions`).
 
 mod reload;
+mod replay;
+pub(crate) mod words;
 
 pub(crate) use reload::Of;
 use reload::Reloads;
+pub use replay::replay;
 
 use crate::changes::{Losses, gone};
 use crate::config::Config;

@@ -20,7 +20,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(super) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::PolicyRules,
         Self::Routes,
         Self::Device,

@@ -19,6 +19,7 @@ mod beside;
 mod clocks;
 mod common;
 mod corpus;
+mod decided;
 mod door_window;
 mod doors;
 mod down;

@@ -274,8 +274,13 @@ impl World {
     }
     /// Starts the gateway `name` with `config`.
     pub fn spawn(&self, name: &str, config: &Path) -> Daemon {
+        self.spawn_with(name, config, &[])
+    }
+    /// The same with more arguments.
+    pub fn spawn_with(&self, name: &str, config: &Path, more: &[&str]) -> Daemon {
         let ns = if name == "a" { &self.a } else { &self.b };
-        let (command, log, control) = daemon_command(config);
+        let (mut command, log, control) = daemon_command(config);
+        command.args(more);
         let child = ns.spawn(command, ChildEnd::Kill).unwrap().unwrap();
         let daemon = Daemon { child, log, control, own_folder: None };
         daemon.wait_log("listens on UDP");
