@@ -1,6 +1,4 @@
 //! ns-3 as the peer of the simulator: the same cells in both.
 
 pub mod cases;
-pub mod measure;
 pub mod peer;
-pub mod reference;

@@ -1,32 +1,32 @@
 //! The reference values of ns-3 3.44, read from `benches/ns3/ns3-reference.csv`.
 
-use super::cases::{Case, Noise, Saturated};
+use wavelane_study::ns3::cases::{Case, Noise, Saturated};
 
 /// Before anything is measured, in ns-3's programs and ours.
-pub const WARM_UP_S: u64 = 5;
+pub(super) const WARM_UP_S: u64 = 5;
 
 /// The file; `benches/ns3/README.md` says where it comes from.
-const CSV: &str = include_str!("../../../../benches/ns3/ns3-reference.csv");
+const CSV: &str = include_str!("../../../../../benches/ns3/ns3-reference.csv");
 
 /// One figure of ns-3.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Figure {
+pub(super) struct Figure {
     /// Its name in the file.
-    pub metric: String,
+    pub(super) metric: String,
     /// Its unit.
-    pub unit: String,
+    pub(super) unit: String,
     /// Mean over the runs.
-    pub mean: f64,
+    pub(super) mean: f64,
     /// Half width of the 95 % interval over the runs.
-    pub ci95: f64,
+    pub(super) ci95: f64,
     /// How many runs.
-    pub runs: u32,
+    pub(super) runs: u32,
 }
 
 impl Figure {
     /// For a rate of rare events, of which a run may see none: the seconds of a run in which ns-3's program counted, if it
     /// measured for `measured_s`. `dcf_sat.cc` leaves the warm-up out.
-    pub fn counted_s(&self, measured_s: f64) -> Option<f64> {
+    pub(super) fn counted_s(&self, measured_s: f64) -> Option<f64> {
         match self.metric.as_str() {
             "mac_drops_per_s" => Some(measured_s + WARM_UP_S as f64),
             "retry_drops_per_s" => Some(measured_s),
@@ -37,21 +37,21 @@ impl Figure {
 
 /// One cell and its figures.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Reference {
+pub(super) struct Reference {
     /// The file's words for it.
-    pub scenario: String,
+    pub(super) scenario: String,
     /// The file's words for its parameters.
-    pub params: String,
+    pub(super) params: String,
     /// The same as a scenario.
-    pub case: Case,
+    pub(super) case: Case,
     /// How long a run was measured, after [`WARM_UP_S`].
-    pub measured_s: f64,
+    pub(super) measured_s: f64,
     /// What ns-3 gave.
-    pub figures: Vec<Figure>,
+    pub(super) figures: Vec<Figure>,
 }
 
 /// All cells of the file, in its order; a line that cannot be read is an error.
-pub fn all() -> Result<Vec<Reference>, String> {
+pub(super) fn all() -> Result<Vec<Reference>, String> {
     read(CSV)
 }
 

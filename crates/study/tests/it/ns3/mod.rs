@@ -3,11 +3,14 @@
 //! `WAVELANE_BLESS=1 cargo test -p wavelane-study --test it ns3 -- --include-ignored` writes the page anew, which is only
 //! right together with a reviewed change of a model.
 
+mod measure;
+mod reference;
+
+use measure::{Bound, Compared, bound, compare};
+use reference::{Reference, all};
 use std::path::PathBuf;
 use wavelane_base::Seed;
 use wavelane_study::ns3::cases::Case;
-use wavelane_study::ns3::measure::{Bound, Compared, bound, compare};
-use wavelane_study::ns3::reference::{Reference, all};
 
 fn row(cell: &Reference, compared: &Compared) -> String {
     let (theirs, (mean, half)) = (&compared.theirs, compared.ours);

@@ -1,6 +1,5 @@
 //! Runs a cell of the reference over enough seeds and takes the same figures as ns-3's programs do.
 
-use super::cases::Case;
 use super::reference::{Figure, Reference, WARM_UP_S};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,6 +10,7 @@ use wavelane_measure::mean_ci95;
 use wavelane_run::{Backend, BackendError, RadioRaw, RunContext, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::SimBackend;
+use wavelane_study::ns3::cases::{Case, Noise};
 
 /// The upper 95 % bound on the mean of a Poisson count of which none was seen (Hanley and Lippman-Hand, JAMA 249, 1983).
 const RULE_OF_THREE: f64 = 3.0;
@@ -19,7 +19,7 @@ const SEEDS: (usize, usize) = (6, 96);
 
 /// How a figure is judged.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Bound {
+pub(super) enum Bound {
     /// Within this share of ns-3's mean, our half width below it. Where ns-3's own half width is larger than that, the
     /// two intervals must meet.
     Share(f64),
@@ -31,26 +31,26 @@ pub enum Bound {
 
 /// A figure of ns-3 beside ours.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Compared {
+pub(super) struct Compared {
     /// ns-3's.
-    pub theirs: Figure,
+    pub(super) theirs: Figure,
     /// Its half width, or if it counted none, what the rate may have been all the same.
-    pub theirs_half: f64,
+    pub(super) theirs_half: f64,
     /// Our mean and half width, the same.
-    pub ours: (f64, f64),
+    pub(super) ours: (f64, f64),
     /// How it is judged.
-    pub bound: Bound,
+    pub(super) bound: Bound,
     /// Our runs.
-    pub runs: usize,
+    pub(super) runs: usize,
 }
 
 impl Compared {
     /// Ours over theirs less one.
-    pub fn off(&self) -> f64 {
+    pub(super) fn off(&self) -> f64 {
         if self.theirs.mean == 0.0 { self.ours.0 } else { self.ours.0 / self.theirs.mean - 1.0 }
     }
     /// Whether the bound is kept; `None` if there is none.
-    pub fn holds(&self) -> Option<bool> {
+    pub(super) fn holds(&self) -> Option<bool> {
         let (ours, half) = self.ours;
         let apart = (ours - self.theirs.mean).abs();
         match self.bound {
@@ -69,8 +69,7 @@ impl Compared {
 }
 
 /// How each figure of a cell is judged.
-pub fn bound(case: &Case, metric: &str) -> Bound {
-    use super::cases::Noise;
+pub(super) fn bound(case: &Case, metric: &str) -> Bound {
     let total = match case {
         // Answers of a whole aggregate come in during it in ns-3, and at its end here (docs/models/ns3.md).
         Case::Aggregates { ac: true, tcp: true, .. } => return Bound::Reported,
@@ -98,7 +97,7 @@ fn measured_s(case: &Case) -> u64 {
 }
 
 /// Compares one cell, over as many seeds as its narrowest bound needs.
-pub fn compare(reference: &Reference, first: Seed, jobs: usize) -> Result<Vec<Compared>, BackendError> {
+pub(super) fn compare(reference: &Reference, first: Seed, jobs: usize) -> Result<Vec<Compared>, BackendError> {
     let seconds = measured_s(&reference.case);
     let scenario = Scenario::parse(&reference.case.text(WARM_UP_S + seconds), Path::new("."))
         .map_err(|why| BackendError::Failed(why.to_string()))?;
