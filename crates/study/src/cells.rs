@@ -176,6 +176,11 @@ impl Head {
         head
     }
 
+    /// A row with a figure of `n` runs together, not judged.
+    pub(crate) fn one(&self, metric: &str, unit: &str, value: Option<f64>, n: usize) -> Row {
+        Row { value, n: n as u64, ..self.row(metric, unit, &[]) }
+    }
+
     /// A row with the mean of `values` over the seeds, not judged.
     pub(crate) fn row(&self, metric: &str, unit: &str, values: &[f64]) -> Row {
         let mean = mean_ci95(values);
@@ -235,9 +240,11 @@ fn spelled(limit: f64) -> String {
 }
 
 impl Row {
-    /// Judged by `aim`: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
-    pub(crate) fn judged(mut self, aim: Aim) -> Self {
-        judge(&mut self, aim);
+    /// Judged by `aim`, if there is one: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
+    pub(crate) fn judged(mut self, aim: impl Into<Option<Aim>>) -> Self {
+        if let Some(aim) = aim.into() {
+            judge_all(&mut self, &[aim], &aim.words());
+        }
         self
     }
     /// Judged by both limits; the first that is not surely kept gives the verdict.
@@ -264,11 +271,6 @@ impl Row {
     pub(crate) fn noting(self, what: &str) -> Self {
         Self { why: format!("{}; {what}", self.why), ..self }
     }
-}
-
-/// As [`Row::judged`].
-pub(crate) fn judge(row: &mut Row, aim: Aim) {
-    judge_all(row, &[aim], &aim.words());
 }
 
 fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {

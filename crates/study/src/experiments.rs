@@ -29,9 +29,6 @@ impl<R, S> Experiment<R, S> {
     ) -> Self {
         Self { part, seeds: 1, runs, judge: Box::new(judge) }
     }
-    pub(crate) fn seeds(self, seeds: u32) -> Self {
-        Self { seeds, ..self }
-    }
 }
 
 /// A row in place of those of a laboratory that cannot run.

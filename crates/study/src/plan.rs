@@ -1,43 +1,40 @@
-//! A study as a file: its plan says which scenarios are run and by which word what they gave is judged. `hop_mechanisms/plan.toml` is the
-//! example; what is left in Rust is what makes rows.
+//! A study as a file: its plan says which scenarios are run and by which word what they gave is judged. `hop_mechanisms/plan.toml` and
+//! `asymmetry/plan.toml` are the examples; what is left in Rust is what makes rows.
 
 use crate::document::Edition;
+use crate::experiments::{Experiment, Judge};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A plan's experiment, with the texts of its scenarios.
-pub(crate) struct Planned {
-    pub(crate) part: String,
-    /// The judge's word.
-    pub(crate) judge: String,
-    pub(crate) about: About,
-    /// Names and scenarios.
-    pub(crate) runs: Vec<(String, String)>,
-}
-
-/// What a judge is told beside the runs.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What a judge is told: the words of its experiment, as they stand in the plan.
+#[derive(Clone, Debug)]
 pub(crate) struct About(toml::Table);
 
 impl About {
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
     /// The number of that name, if it is given.
     pub(crate) fn given(&self, key: &str) -> Option<f64> {
-        self.0.get(key)?.as_float()
+        match self.0.get(key)? {
+            toml::Value::Integer(whole) => Some(*whole as f64),
+            toml::Value::String(text) => text.parse().ok(),
+            value => value.as_float(),
+        }
     }
     /// That number.
     ///
     /// # Panics
     /// If the plan does not give it.
     pub(crate) fn number(&self, key: &str) -> f64 {
-        self.given(key).unwrap_or_else(|| panic!("the plan's `about` lacks the number {key}"))
+        self.given(key).unwrap_or_else(|| panic!("the plan lacks the number {key}"))
     }
     /// The whole number of that name.
     ///
     /// # Panics
     /// If the plan does not give it.
     pub(crate) fn whole(&self, key: &str) -> u32 {
-        let whole = self.0.get(key).and_then(toml::Value::as_integer).and_then(|whole| whole.try_into().ok());
-        whole.unwrap_or_else(|| panic!("the plan's `about` lacks the whole number {key}"))
+        self.number(key) as u32
     }
     /// The texts of that name.
     pub(crate) fn words(&self, key: &str) -> Vec<String> {
@@ -53,6 +50,11 @@ impl About {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// Of an experiment that says nothing else, in the quick and in the full edition.
+    seeds: [u32; 2],
+    /// What words stand for where nothing else is said.
+    #[serde(default)]
+    words: With,
     experiment: Vec<Entry>,
     scenarios: BTreeMap<String, String>,
 }
@@ -62,14 +64,19 @@ struct File {
 struct Entry {
     part: String,
     judge: String,
-    /// It stands for one with every combination of these, which its judge is told, too.
+    /// None: it is not of that edition.
+    seeds: Option<[u32; 2]>,
+    /// It stands for one with each of these tables ...
+    #[serde(default)]
+    cases: Vec<toml::Table>,
+    /// ... and with every combination of these.
     #[serde(default)]
     each: Each,
     #[serde(default)]
-    about: About,
+    about: toml::Table,
     /// What all its runs have in common.
     #[serde(default)]
-    with: BTreeMap<String, Words>,
+    with: With,
     runs: Vec<Run>,
 }
 
@@ -82,11 +89,15 @@ struct Run {
     #[serde(default)]
     each: Each,
     #[serde(default)]
-    with: BTreeMap<String, Words>,
+    with: With,
+    /// There is none where this word is empty.
+    needs: Option<String>,
 }
 
 /// Values of words.
 type Each = BTreeMap<String, Vec<toml::Value>>;
+/// What stands for words.
+type With = BTreeMap<String, Words>;
 
 /// Every combination, the values of the last name fastest.
 fn combinations(each: &Each) -> Vec<toml::Table> {
@@ -111,45 +122,61 @@ enum Words {
     By([String; 2]),
 }
 
-impl Words {
-    fn of(&self, edition: Edition) -> &str {
-        match self {
-            Self::Always(text) => text,
-            Self::By(texts) => &texts[usize::from(edition == Edition::Full)],
-        }
+/// The words of an edition.
+fn table(with: &With, edition: Edition) -> toml::Table {
+    let of = |words: &Words| match words {
+        Words::Always(text) => text.clone(),
+        Words::By(texts) => texts[usize::from(edition == Edition::Full)].clone(),
+    };
+    with.iter().map(|(name, words)| (name.clone(), of(words).into())).collect()
+}
+
+/// What a word stands for in the first table that has it; words in it stand for something, too.
+fn word(tables: &[&toml::Table], name: &str) -> String {
+    match tables.iter().find_map(|table| table.get(name)) {
+        Some(toml::Value::String(text)) => filled(text, |name| word(tables, name)),
+        Some(value) => value.to_string(),
+        None => String::new(),
     }
 }
 
-/// The experiments of a plan.
+/// The experiments of a plan, in one of `parts` each; `judge` makes their judges.
 ///
 /// # Panics
 /// If the plan, which is a part of this program, is no plan.
-pub(crate) fn read(plan: &str, edition: Edition) -> Vec<Planned> {
-    let File { experiment, scenarios } = toml::from_str(plan).unwrap_or_else(|why| panic!("a study's plan: {why}"));
-    let scenario = |of: &str| scenarios.get(of).unwrap_or_else(|| panic!("the plan has no scenario {of}"));
-    let planned = |entry: Entry| {
-        let one = |told: toml::Table| {
+pub(crate) fn experiments<S>(
+    plan: &str,
+    edition: Edition,
+    parts: &[&'static str],
+    judge: impl Fn(&str, About) -> Judge<S>,
+) -> Vec<Experiment<(String, String), S>> {
+    let file: File = toml::from_str(plan).unwrap_or_else(|why| panic!("a study's plan: {why}"));
+    let scenario = |of: &str| file.scenarios.get(of).unwrap_or_else(|| panic!("the plan has no scenario {of}"));
+    let usual = table(&file.words, edition);
+    let mut all = Vec::new();
+    for entry in &file.experiment {
+        let part = parts.iter().find(|part| **part == entry.part).expect("a part of the study");
+        let seeds = entry.seeds.unwrap_or(file.seeds)[usize::from(edition == Edition::Full)];
+        let one = [toml::Table::new()];
+        let cases = if entry.cases.is_empty() { &one[..] } else { &entry.cases };
+        let cases = cases.iter().flat_map(|case| combinations(&entry.each).into_iter().map(move |each| (case, each)));
+        for (case, each) in cases.filter(|_| seeds > 0) {
+            let mut told = entry.about.clone();
+            told.extend(table(&entry.with, edition).into_iter().chain(each).chain(case.clone()));
             let mut runs = Vec::new();
             for run in &entry.runs {
+                let own = table(&run.with, edition);
                 for given in combinations(&run.each) {
-                    let given = |name: &str| match given.get(name).or_else(|| told.get(name)) {
-                        Some(toml::Value::String(text)) => text.clone(),
-                        Some(value) => value.to_string(),
-                        None => String::new(),
-                    };
-                    let word = |name: &str| match run.with.get(name).or_else(|| entry.with.get(name)) {
-                        Some(words) => filled(words.of(edition), given),
-                        None => given(name),
-                    };
-                    runs.push((filled(&run.name, given), filled(&repeated(scenario(&run.of), word), word)));
+                    let word = |name: &str| word(&[&own, &given, &told, &usual], name);
+                    if run.needs.as_ref().is_none_or(|name| !word(name).is_empty()) {
+                        runs.push((filled(&run.name, word), filled(&repeated(scenario(&run.of), word), word)));
+                    }
                 }
             }
-            let about = About(told.iter().chain(&entry.about.0).map(|(k, v)| (k.clone(), v.clone())).collect());
-            Planned { part: entry.part.clone(), judge: entry.judge.clone(), about, runs }
-        };
-        combinations(&entry.each).into_iter().map(one).collect::<Vec<_>>()
-    };
-    experiment.into_iter().flat_map(planned).collect()
+            all.push(Experiment { part, seeds, runs, judge: judge(&entry.judge, About(told)) });
+        }
+    }
+    all
 }
 
 /// A text in which lines between `#each A B` and `#end` stand once for every number `$n` from A to B, with those before as `$m` and `$l`.
@@ -193,24 +220,37 @@ mod tests {
 
     #[test]
     fn one_experiment_stands_for_every_combination_and_lines_for_every_number() {
-        let plan = "[[experiment]]\npart = \"p\"\njudge = \"j\"\neach = { hops = [1, 2], tenths = [3] }\nabout = { more = 4 }\n\
+        let plan = "seeds = [3, 10]\n[words]\nshown = \"$knobs\"\n[[experiment]]\npart = \"p\"\njudge = \"j\"\n\
+            cases = [{ case = \"a\" }, { case = \"b\" }]\neach = { hops = [1, 2], tenths = [3] }\nabout = { more = 4 }\n\
             with = { knobs = [\"quick $tenths\", \"full $tenths\"] }\n\
-            runs = [{ name = \"run-$hops-$on\", of = \"chain\", each = { on = [true, false] } }]\n\
-            [scenarios]\nchain = \"#each 1 $hops\\ng$m-g$n $on\\n#end\\n$knobs$none\\n\"\n";
-        let planned = read(plan, Edition::Quick);
+            runs = [{ name = \"$case-$hops-$on\", of = \"chain\", each = { on = [true, false] } }, { name = \"no\", of = \"chain\", needs = \"none\" }]\n\
+            [[experiment]]\npart = \"p\"\njudge = \"j\"\nseeds = [0, 1]\nruns = []\n\
+            [scenarios]\nchain = \"#each 1 $hops\\ng$m-g$n $on\\n#end\\n$shown$none\\n\"\n";
+        let read = |edition| {
+            experiments(plan, edition, &["p"], |word, about| {
+                assert_eq!((word, about.given("none")), ("j", None));
+                Box::new(move |_: &[()]| {
+                    vec![
+                        crate::Row::new(about.word("case"), "", "", "", "")
+                            .bound_by(about.number("hops") + about.number("tenths")),
+                    ]
+                })
+            })
+        };
+        let planned = read(Edition::Quick);
         let runs: Vec<(&str, &str)> =
             planned.iter().flat_map(|of| &of.runs).map(|(name, text)| (name.as_str(), text.as_str())).collect();
         assert_eq!(
-            runs,
+            runs[..4],
             [
-                ("run-1-true", "g0-g1 true\nquick 3\n"),
-                ("run-1-false", "g0-g1 false\nquick 3\n"),
-                ("run-2-true", "g0-g1 true\ng1-g2 true\nquick 3\n"),
-                ("run-2-false", "g0-g1 false\ng1-g2 false\nquick 3\n"),
+                ("a-1-true", "g0-g1 true\nquick 3\n"),
+                ("a-1-false", "g0-g1 false\nquick 3\n"),
+                ("a-2-true", "g0-g1 true\ng1-g2 true\nquick 3\n"),
+                ("a-2-false", "g0-g1 false\ng1-g2 false\nquick 3\n"),
             ]
         );
-        let about = &planned[1].about;
-        assert_eq!([about.whole("hops"), about.whole("tenths"), about.whole("more")], [2, 3, 4]);
-        assert!(read(plan, Edition::Full)[0].runs[0].1.ends_with("full 3\n"));
+        let rows = (planned[3].judge)(&[]);
+        assert_eq!((planned.len(), planned[0].seeds, rows[0].id.as_str(), rows[0].bound), (4, 3, "b", Some(5.0)));
+        assert!(read(Edition::Full)[0].runs[0].1.ends_with("full 3\n"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each stands alone on the first of two nodes between a client and a server. Rounds alternate, and medians count.
 
-use crate::cells::{Aim, judge};
+use crate::cells::Aim;
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
 use crate::runner::Runner;
@@ -160,7 +160,7 @@ fn judged(found: &[(&str, Figures)], edition: Edition) -> Vec<Row> {
                 row.why = why.to_owned();
                 row.verdict = if edition == Edition::Full { Verdict::Inconclusive } else { Verdict::Info };
             }
-            _ => judge(&mut row, aim),
+            _ => row = row.judged(aim),
         }
         rows.push(row);
     };

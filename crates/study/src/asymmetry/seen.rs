@@ -1,6 +1,6 @@
 //! What a cell's Record holds, read once: what arrived when, and how long echoes took.
 
-use super::net::{BULK, ECHO};
+use super::{BULK, ECHO, ID, OURS};
 use crate::cells::{Head, joined};
 use serde_json::Value;
 use std::path::Path;
@@ -65,8 +65,14 @@ impl Seen {
     }
 
     /// What all rows of one stack in this cell share.
-    pub(super) fn head(&self, id: &'static str, case: &[(&str, Value)], stack: &str) -> Head {
-        Head::new(id, &self.backend, case, stack)
+    pub(super) fn head(&self, case: &[(&'static str, Value)], stack: &str) -> Head {
+        Head::new(ID, &self.backend, case, stack)
+    }
+
+    /// Our word, and those of the other stacks that were run.
+    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
+        let others = self.stacks.iter().map(|seen| seen.result.stack.as_str()).filter(|word| *word != OURS);
+        std::iter::once(OURS).chain(others)
     }
 
     /// A stack's results.

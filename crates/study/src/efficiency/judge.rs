@@ -1,7 +1,7 @@
 //! The rows of one cell: what each stack did, and Wavelane's aims.
 
 use super::{BULK, ECHO, FETCHES, ID, Loss, RATE};
-use crate::cells::{Aim, Head, judge, pairs, unproven, values};
+use crate::cells::{Aim, Head, pairs, unproven, values};
 use crate::document::{Edition, Row};
 use serde_json::json;
 use wavelane_measure::mean_ci95;
@@ -77,12 +77,8 @@ fn measured(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
     let mut rows = carried(head, loss, stack);
     rows.extend(FETCHES.iter().flat_map(|(flow, size, _)| small(&head.and("size", size), loss, stack, flow)));
     if let Some(share) = stack.repair_share {
-        let mut row = head.row("repair_share", "share", &[share]);
-        if ours && loss.share == 0.0 {
-            judge(&mut row, Aim::Below(REPAIR_AIM));
-        }
-        row.bound = Some(loss.share / (1.0 - loss.share));
-        rows.push(row);
+        let row = head.row("repair_share", "share", &[share]).bound_by(loss.share / (1.0 - loss.share));
+        rows.push(row.judged((ours && loss.share == 0.0).then_some(Aim::Below(REPAIR_AIM))));
     }
     rows
 }
@@ -108,12 +104,8 @@ pub(super) fn carried(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row>
         ("rtt_p95_ms", echo(|f| f.rtt_p95_ms)),
         ("rtt_p99_ms", echo(|f| f.rtt_p99_ms)),
     ] {
-        let mut row = head.row(metric, "ms", &figures);
-        if ours && metric == "rtt_p95_ms" {
-            judge(&mut row, Aim::AtMost(ECHO_AIM_MS));
-        }
-        row.bound = Some(BASE_MS);
-        rows.push(row);
+        let aim = (ours && metric == "rtt_p95_ms").then_some(Aim::AtMost(ECHO_AIM_MS));
+        rows.push(head.row(metric, "ms", &figures).bound_by(BASE_MS).judged(aim));
     }
     let mut row = head.row("age_p95_ms", "ms", &bulk(|f| f.age_p95_ms)).bound_by(BASE_MS / 2.0);
     row.why = "of the download's bytes, from the sender's write to the receiver's read".into();
@@ -132,8 +124,7 @@ fn share_row(head: &Head, loss: &Loss, ours: bool, shares: &[f64]) -> Row {
     let mut row = head.row("limit_share", "share", shares);
     row.why = MEANING.into();
     if ours {
-        judge(&mut row, Aim::AtLeast(SHARE_AIM));
-        row.why = format!("{}; {MEANING}", row.why);
+        row = row.judged(Aim::AtLeast(SHARE_AIM)).noting(MEANING);
     }
     let most = shares.iter().copied().fold(0.0, f64::max);
     if most > EXCESS / (1.0 - loss.share) {
@@ -176,12 +167,11 @@ pub(super) fn against(head: &Head, loss: &Loss, ours: &StackResult, rival: &Stac
     let head = head.and("rival", name);
     let mut rows = Vec::new();
     let goodput = |f: &FlowFigures| f.goodput_bps;
-    let mut row = head.row("goodput_ratio", "ratio", &pairs(ours, rival, BULK, goodput, |a, b| a / b));
+    let row = head.row("goodput_ratio", "ratio", &pairs(ours, rival, BULK, goodput, |a, b| a / b));
     let theirs = mean_ci95(&values(rival, BULK, goodput)).map_or(0.0, |(mean, _)| limit_share(loss, mean));
-    judge(&mut row, if theirs < SHARE_AIM { Aim::Above(1.0) } else { Aim::AtLeast(NEAR) });
-    row.why = format!("{}; {name} reaches {theirs:.3} of the limit", row.why);
     let ratio = row.value.unwrap_or(0.0);
-    rows.push(row);
+    let row = row.judged(if theirs < SHARE_AIM { Aim::Above(1.0) } else { Aim::AtLeast(NEAR) });
+    rows.push(row.noting(&format!("{name} reaches {theirs:.3} of the limit")));
     let no_rival = |row: &mut Row| {
         if ratio * RIVAL_SHARE > 1.0 {
             row.verdict = Verdict::Info;

@@ -1,7 +1,7 @@
 //! Rows of the experiments, judged as their text and their closed forms have it.
 
 use super::{Seen, overhearing, radio};
-use crate::cells::{Aim, Head, joined, judge};
+use crate::cells::{Aim, Head, joined};
 use crate::document::Row;
 use crate::experiments::Judge;
 use crate::plan::About;
@@ -127,11 +127,9 @@ fn keys(about: &About, found: &[Option<Seen>]) -> Vec<Row> {
         let rtt = |seen: &Seen| seen.figure("keys", |f| f.rtt_p50_ms);
         let (on, off) = (rtt(seen[0]), rtt(seen[1]));
         let ratio = joined(&on, &off, |on, off| on / off);
-        let mut of_without = case("on").row("of_without", "ratio", &ratio);
-        if crowd > 1 {
-            // Beside one flow the round that is avoided is one turn.
-            judge(&mut of_without, Aim::AtMost(1.0 / 3.0));
-        }
+        // Beside one flow the round that is avoided is one turn.
+        let aim = (crowd > 1).then_some(Aim::AtMost(1.0 / 3.0));
+        let of_without = case("on").row("of_without", "ratio", &ratio).judged(aim);
         // 10 ms a hop: half of an echo is one way.
         let half: Vec<f64> = on.iter().map(|rtt| rtt / 2.0).collect();
         let one_way = case("on").row("one_way_p50_ms", "ms", &half).judged(Aim::AtMost(10.0 * KEYS_HOPS));

@@ -81,26 +81,12 @@ impl Seen {
 
 /// The experiments of an edition.
 fn tasks(edition: Edition) -> Vec<Task> {
-    let task = |planned: plan::Planned| {
-        let part = PARTS.into_iter().find(|part| *part == planned.part).expect("a part of the study");
-        let judge = judge::of(&planned.judge, planned.about);
-        Task { part, seeds: seeds(edition, part == LAB), runs: planned.runs, judge }
-    };
-    plan::read(include_str!("plan.toml"), edition).into_iter().map(task).collect()
+    plan::experiments(include_str!("plan.toml"), edition, &PARTS, judge::of)
 }
 
 /// Runs the edition's experiments on all processors and judges them.
 pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
     experiments::run(ID, CaptureExtent::Headers, tasks(setup.options.edition).into_iter(), seen, setup)
-}
-
-fn seeds(edition: Edition, lab: bool) -> u32 {
-    match (edition, lab) {
-        (Edition::Quick, true) => 1,
-        (Edition::Quick, false) => 3,
-        (Edition::Full, true) => 5,
-        (Edition::Full, false) => 10,
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod moving;
 mod probe;
 mod traces;
 
-use crate::cells::{Aim, Head, judge, unproven};
+use crate::cells::{Aim, Head, unproven};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::gettys::{Found, Place, Run, Task, run_tasks};
 use crate::home::{Air, Home, PACKET_BITS, PING, Seen, fifo, named};
@@ -149,7 +149,7 @@ fn agreement(rows: &[Row]) -> Vec<Row> {
         let ratio: Vec<f64> = sim.value.zip(lab.value).map(|(sim, lab)| sim / lab).into_iter().collect();
         let mut row = head.row("sim_over_lab_p50", "ratio", &ratio).judged(Aim::AtLeast(1.0 - WITHIN));
         if row.verdict == Verdict::Pass {
-            judge(&mut row, Aim::AtMost(1.0 + WITHIN));
+            row = row.judged(Aim::AtMost(1.0 + WITHIN));
         }
         if lab.verdict == Verdict::Inconclusive {
             row.verdict = Verdict::Inconclusive;

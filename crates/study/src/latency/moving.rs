@@ -5,7 +5,7 @@
 
 use super::traces::{RECORDED, STEP, TRACE_S, Trace};
 use super::{ID, MOVING};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
 use crate::kept::Kept;
 use crate::observe::unwritable;
@@ -371,21 +371,15 @@ fn rows_of(trace: &Trace, outcomes: &[(Setting, Outcome)]) -> Vec<Row> {
     let Some((_, auto)) = outcomes.iter().find(|(setting, _)| *setting == Setting::Auto) else { return rows };
     if let Some((_, bare)) = outcomes.iter().find(|(setting, _)| *setting == Setting::None && trace.name == RECORDED) {
         let share = auto.goodput_bps / bare.goodput_bps;
-        let claims = [("goodput_of_unshaped", "ratio", share, Aim::AtLeast(GOODPUT_KEPT))];
-        for (metric, unit, value, aim) in
-            claims.into_iter().chain([("added_p95_of_auto_ms", "ms", auto.added_p95_ms, Aim::AtMost(ADDED_MS))])
-        {
-            let mut row = head(trace, "autorate").row(metric, unit, &[value]);
-            judge(&mut row, aim);
-            rows.push(row);
-        }
+        let head = head(trace, "autorate");
+        rows.push(head.row("goodput_of_unshaped", "ratio", &[share]).judged(Aim::AtLeast(GOODPUT_KEPT)));
+        rows.push(head.row("added_p95_of_auto_ms", "ms", &[auto.added_p95_ms]).judged(Aim::AtMost(ADDED_MS)));
     }
     let fixed = outcomes.iter().filter(|(setting, _)| matches!(setting, Setting::Fixed(_)));
     let better = fixed.filter(|(_, outcome)| outcome.beats(auto)).count();
-    let mut claim = head(trace, "autorate").row("fixed_rates_better_in_both", "rates", &[better as f64]);
-    claim.n = TENTHS.len() as u64;
-    judge(&mut claim, Aim::AtMost(0.0));
-    rows.push(claim);
+    let better = Some(better as f64);
+    let claim = head(trace, "autorate").one("fixed_rates_better_in_both", "rates", better, TENTHS.len());
+    rows.push(claim.judged(Aim::AtMost(0.0)));
     rows
 }
 

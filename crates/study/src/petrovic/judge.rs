@@ -3,7 +3,7 @@
 use super::cell::{Cell, Figures, Profile, SWITCHES, Traffic};
 use super::physics::exchange_us;
 use super::quoted::{self, COLUMNS, Column, SIZES, TABLE_2, VOICE_WINDOWS, WINDOWS};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
 use wavelane_run::Verdict;
@@ -52,20 +52,18 @@ fn count(id: &'static str, profile: Profile, metric: &str, cases: &[bool], least
     let value = if cases.is_empty() { Vec::new() } else { vec![holds as f64] };
     let mut row = across(id, profile, metric, &format!("of {}", cases.len()), &value);
     row.n = cases.len() as u64;
-    judge(&mut row, Aim::AtLeast(least as f64));
+    row = row.judged(Aim::AtLeast(least as f64));
     if row.value.is_some() {
         row.why = format!("holds in {holds}, wanted at least {least}");
     }
     row
 }
 
-/// As [`judge`], by a range.
+/// As [`Row::between`], in other words.
 fn within(row: &mut Row, least: f64, most: f64) {
-    let mut upper = row.clone();
-    judge(row, Aim::AtLeast(least));
-    judge(&mut upper, Aim::AtMost(most));
-    let verdict = Verdict::total([row.verdict, upper.verdict]);
-    row.why = row.value.map_or(row.why.clone(), |v| {
+    let [lower, upper] = [Aim::AtLeast(least), Aim::AtMost(most)].map(|aim| row.clone().judged(aim));
+    let verdict = Verdict::total([lower.verdict, upper.verdict]);
+    row.why = row.value.map_or(lower.why, |v| {
         let straddles = if verdict == Verdict::Inconclusive { ", and the 95 % interval straddles a limit" } else { "" };
         format!("{v:.3}, wanted {least} to {most}{straddles}")
     });
@@ -256,15 +254,12 @@ fn fairness(cells: &Cells<'_>) -> Vec<Row> {
     };
     let (with, without) = (per_run(true), per_run(false));
     let lost: Vec<f64> = without.iter().zip(&with).map(|(without, with)| without - with).collect();
-    let mut row = across("S1-E2", profile, "jain_without_less_with_rts", "index", &lost);
+    let aims = [Aim::Above(0.0), Aim::Below(0.8)].map(|aim| (profile == Profile::Y2001).then_some(aim));
+    let mut row = across("S1-E2", profile, "jain_without_less_with_rts", "index", &lost).judged(aims[0]);
     // Of all runs of all cells, not of their means.
     let runs = cells.found.iter().filter(|f| f.cell.column.rts).flat_map(|f| f.values("jain_worst_10s"));
     let worst: Vec<f64> = runs.min_by(f64::total_cmp).into_iter().collect();
-    let mut least = across("S1-E2", profile, "jain_worst_10s_with_rts", "index", &worst);
-    if profile == Profile::Y2001 {
-        judge(&mut row, Aim::Above(0.0));
-        judge(&mut least, Aim::Below(0.8));
-    }
+    let least = across("S1-E2", profile, "jain_worst_10s_with_rts", "index", &worst).judged(aims[1]);
     let mean = |rts| wavelane_measure::mean(&indices(rts, "jain")).unwrap_or(0.0);
     row.why += &format!("; mean {:.3} without and {:.3} with RTS/CTS", mean(false), mean(true));
     rows.extend([row, least]);

@@ -3,7 +3,7 @@
 use super::draw::{Draw, Set};
 use super::store::Seen;
 use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
-use crate::cells::{Aim, judge, sorted};
+use crate::cells::{Aim, sorted};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
 use wavelane_measure::percentile;
@@ -142,7 +142,7 @@ pub(super) fn rows(members: &[Member]) -> Vec<Row> {
 
 pub(super) fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, bound: Option<f64>, aim: Aim) -> Row {
     let mut row = Row { value, bound, n: n as u64, ..Row::new(ID, "sim", OURS, metric, unit) };
-    judge(&mut row, aim);
+    row = row.judged(aim);
     if n < JUDGED_MIN {
         row.verdict = Verdict::Info;
         let draws = if n == 1 { "draw" } else { "draws" };

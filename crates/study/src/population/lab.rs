@@ -5,7 +5,7 @@ use super::draw::Draw;
 use super::judge::case_of;
 use super::store::{Seen, Store};
 use super::{BBR, ID, LAB, OURS, STACKS};
-use crate::cells::{self, Aim, Cell, Take, judge};
+use crate::cells::{self, Aim, Cell, Take};
 use crate::document::{Row, StudyDocument};
 use crate::{Setup, StudyError, StudyOptions};
 use std::ops::RangeInclusive;
@@ -163,8 +163,7 @@ fn claim(stack: &str, rows: &[Row]) -> Row {
     let judged = agree + differ;
     let share = (judged > 0).then(|| agree as f64 / judged as f64);
     let mut row = Row { value: share, n: judged as u64, ..Row::new(ID, LAB, stack, CLAIM, "share") };
-    row.bound = Some(1.0);
-    judge(&mut row, Aim::AtLeast(1.0));
+    row = row.bound_by(1.0).judged(Aim::AtLeast(1.0));
     row.why = format!("{}; {agree} draws within {WITHIN} of the simulator, {differ} not, {open} inconclusive", row.why);
     if differ == 0 && open > 0 {
         row.verdict = Verdict::Inconclusive;
