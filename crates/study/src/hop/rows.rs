@@ -49,11 +49,24 @@ fn best(found: &Found<'_>) -> (f64, String) {
     rivals.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default()
 }
 
+/// What a stack carries, by seed, over so much.
+fn totals(found: &Found<'_>, cell: &str, stack: &str, over: f64) -> Vec<f64> {
+    found.of(cell, stack).iter().map(|seen| seen.total() / over).collect()
+}
+
 /// Ours over a rival by seed.
 fn over(found: &Found<'_>, stack: &str, (cell, rival): (&str, &str)) -> Vec<f64> {
-    let theirs = total(found, cell, rival);
-    let ours = found.of("tuned", stack);
-    ours.iter().map(|seen| seen.total() / theirs).filter(|ratio| ratio.is_finite()).collect()
+    let ratios = totals(found, "tuned", stack, total(found, cell, rival)).into_iter();
+    ratios.filter(|ratio| ratio.is_finite()).collect()
+}
+
+/// A row of ours over the best, judged and with a word on which that is; or of another stack.
+fn beside_best(head: &Head, metric: &str, ratios: &[f64], aim: f64, which: &str) -> Row {
+    let row = head.row(metric, "ratio", ratios);
+    match head.stack == OURS {
+        true => row.judged(Aim::AtLeast(aim)).noting(&format!("best is {which}")),
+        false => row,
+    }
 }
 
 fn over_best(found: &Found<'_>, stack: &str) -> f64 {
@@ -67,19 +80,14 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// Percentiles of `values` as rows.
 fn spread(head: &Head, metric: &str, values: &[f64], wanted: &[(u64, Option<Aim>)]) -> Vec<Row> {
     let of = |(percent, aim): &(u64, Option<Aim>)| {
-        let mut row = head.row(&format!("{metric}_p{percent}"), "ratio", &[]);
-        row.value = percentile(values, *percent);
-        row.n = values.len() as u64;
-        aim.map_or(row.clone(), |aim| row.judged(aim))
+        let (metric, value) = (format!("{metric}_p{percent}"), percentile(values, *percent));
+        head.one(&metric, "ratio", value, values.len()).judged(*aim)
     };
     wanted.iter().map(of).collect()
 }
 
 fn lowest(head: &Head, metric: &str, values: &[f64], aim: Aim) -> Row {
-    let mut row = head.row(&format!("{metric}_lowest"), "ratio", &[]);
-    row.value = values.first().copied();
-    row.n = values.len() as u64;
-    row.judged(aim)
+    head.one(&format!("{metric}_lowest"), "ratio", values.first().copied(), values.len()).judged(aim)
 }
 
 /// Goodput of one scene's stacks, with its bound.
@@ -87,19 +95,15 @@ fn goodputs(id: &'static str, found: &Found<'_>) -> Vec<Row> {
     let mut stacks: Vec<(&str, &str)> = found.scene.runs.iter().map(|run| (run.cell, run.stack)).collect();
     stacks.dedup();
     let of = |(cell, stack): (&str, &str)| {
-        let totals: Vec<f64> = found.of(cell, stack).iter().map(|seen| seen.total()).collect();
-        let mut row = Head::sim(id, &found.scene.case, stack)
-            .and("cell", cell)
-            .row("goodput_bps", "bit/s", &totals)
-            .bound_by(found.scene.bound);
+        let head = Head::sim(id, &found.scene.case, stack).and("cell", cell);
+        let row = head.row("goodput_bps", "bit/s", &totals(found, cell, stack, 1.0)).bound_by(found.scene.bound);
         let frames = |of: fn(&Seen) -> f64| mean_of(&found.of(cell, stack), of);
-        row.why = format!(
-            "{:.0} data frames/s, {:.0} of them without their ACK; {:.0} ACKs, CTS and RTS",
-            frames(|seen| seen.data),
-            frames(|seen| seen.unanswered),
-            frames(|seen| seen.others)
+        let (data, unanswered) = (frames(|seen| seen.data), frames(|seen| seen.unanswered));
+        let others = frames(|seen| seen.others);
+        let why = format!(
+            "{data:.0} data frames/s, {unanswered:.0} of them without their ACK; {others:.0} ACKs, CTS and RTS"
         );
-        row
+        Row { why, ..row }
     };
     stacks.into_iter().map(of).collect()
 }
@@ -153,24 +157,16 @@ fn chains(found: &[&Found<'_>]) -> Vec<Row> {
     for found in found {
         let hidden = found.scene.case.iter().any(|(_, value)| value == "next but one hidden");
         let (over_best_aim, over_cubic_aim) = if hidden { (1.5, 2.2) } else { (1.19, 1.4) };
+        let (most, which) = best(found);
         for stack in [OURS, PRESET] {
-            let head = Head::sim("S2-E3", &found.scene.case, stack);
-            let (most, which) = best(found);
-            let ratios: Vec<f64> = found.of("tuned", stack).iter().map(|seen| seen.total() / most).collect();
-            let mut of_best = head.row("over_best", "ratio", &ratios);
+            let (head, ours) = (Head::sim("S2-E3", &found.scene.case, stack), stack == OURS);
             let cubic = head.row("over_shipped_cubic", "ratio", &over(found, stack, ("shipped", "tcp-cubic")));
-            let bound = found.scene.bound.unwrap_or(f64::NAN);
-            let shares: Vec<f64> = found.of("tuned", stack).iter().map(|seen| seen.total() / bound).collect();
-            let share = head.row("of_bound", "ratio", &shares);
-            if stack == OURS {
-                of_best = of_best.judged(Aim::AtLeast(over_best_aim));
-                of_best.why = format!("{}; best is {which}", of_best.why);
-                rows.push(cubic.judged(Aim::AtLeast(over_cubic_aim)));
-                rows.push(if hidden { share } else { share.judged(Aim::AtLeast(0.85)) });
-            } else {
-                rows.extend([cubic, share]);
-            }
-            rows.push(of_best);
+            rows.push(cubic.judged(ours.then_some(Aim::AtLeast(over_cubic_aim))));
+            let shares = totals(found, "tuned", stack, found.scene.bound.unwrap_or(f64::NAN));
+            let aim = (ours && !hidden).then_some(Aim::AtLeast(0.85));
+            rows.push(head.row("of_bound", "ratio", &shares).judged(aim));
+            let ratios = totals(found, "tuned", stack, most);
+            rows.push(beside_best(&head, "over_best", &ratios, over_best_aim, &which));
         }
         rows.extend(goodputs("S2-E3", found));
     }
@@ -209,29 +205,19 @@ fn flows(found: &[&Found<'_>]) -> Vec<Row> {
     let everybody = [("tuned", OURS), ("tuned", PRESET)].into_iter().chain(rivals.iter().copied());
     for (cell, stack) in everybody {
         let (all, head) = (pool(cell, stack), Head::sim("S2-E5", &[], stack).and("cell", cell));
-        let mut median = head.row("median_bps", "bit/s", &[]);
-        let mut lower = head.row("lower_quartile_bps", "bit/s", &[]);
-        median.value = percentile(&all, 50);
-        lower.value = percentile(&all, 25);
-        median.n = all.len() as u64;
-        lower.n = all.len() as u64;
+        let one = |metric: &str, value: Option<f64>| head.one(metric, "bit/s", value, all.len());
         let still = all.iter().filter(|bps| **bps < 1_000.0).count() as f64;
-        let still = head.row("flows_below_1_kbps", "flows", &[still]);
-        let mut average = head.row("mean_bps", "bit/s", &[]);
-        average.value = mean(&all);
-        average.n = all.len() as u64;
-        let jain = head.row("jain", "index", &[fair(cell, stack)]);
-        if stack == OURS {
-            let cubic = pool("shipped", "tcp-cubic");
-            let more = |of: Option<f64>, times: f64| Aim::AtLeast(of.unwrap_or(0.0) * times);
-            rows.push(median.judged(more(percentile(&cubic, 50), 4.0)));
-            rows.push(average.judged(more(mean(&cubic), 0.6)));
-            rows.push(still.judged(Aim::AtMost(found.len() as f64)));
-            let fairest = rivals.iter().map(|(cell, stack)| fair(cell, stack)).fold(0.0, f64::max);
-            rows.extend([jain.judged(Aim::Above(fairest)), lower]);
-        } else {
-            rows.extend([median, average, still, jain, lower]);
-        }
+        let cubic = pool("shipped", "tcp-cubic");
+        let more = |of: Option<f64>, times: f64| Aim::AtLeast(of.unwrap_or(0.0) * times);
+        let fairest = rivals.iter().map(|(cell, stack)| fair(cell, stack)).fold(0.0, f64::max);
+        let judged = |row: Row, aim: Aim| row.judged((stack == OURS).then_some(aim));
+        rows.extend([
+            judged(one("median_bps", percentile(&all, 50)), more(percentile(&cubic, 50), 4.0)),
+            judged(one("mean_bps", mean(&all)), more(mean(&cubic), 0.6)),
+            judged(head.row("flows_below_1_kbps", "flows", &[still]), Aim::AtMost(found.len() as f64)),
+            judged(head.row("jain", "index", &[fair(cell, stack)]), Aim::Above(fairest)),
+            one("lower_quartile_bps", percentile(&all, 25)),
+        ]);
     }
     rows
 }
@@ -239,26 +225,19 @@ fn flows(found: &[&Found<'_>]) -> Vec<Row> {
 fn wlan(found: &[&Found<'_>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for found in found {
+        let (most, which) = best(found);
         for stack in [OURS, PRESET] {
-            let (most, which) = best(found);
-            let head = Head::sim("S2-E6", &found.scene.case, stack);
+            let (head, ours) = (Head::sim("S2-E6", &found.scene.case, stack), stack == OURS);
             let seen = found.of("tuned", stack);
-            let ratios: Vec<f64> = seen.iter().map(|seen| seen.total() / most).collect();
             let middle = |seen: &&Seen| percentile(&sorted(seen.goodputs().into_iter()), 50);
             let even: Vec<f64> =
                 seen.iter().filter_map(|s| Some(middle(s)? * s.goodputs().len() as f64 / s.total())).collect();
             let fair: Vec<f64> = seen.iter().filter_map(|seen| jain(&seen.goodputs())).collect();
-            let (mean, even, fair) = (
-                head.row("mean_over_best", "ratio", &ratios),
-                head.row("median_over_mean", "ratio", &even),
-                head.row("jain", "index", &fair),
-            );
-            if stack == OURS {
-                let mean = mean.judged(Aim::AtLeast(1.2)).noting(&format!("best is {which}"));
-                rows.extend([mean, even.between(0.9, 1.1), fair.judged(Aim::AtLeast(0.95))]);
-            } else {
-                rows.extend([mean, even, fair]);
-            }
+            let ratios = totals(found, "tuned", stack, most);
+            rows.push(beside_best(&head, "mean_over_best", &ratios, 1.2, &which));
+            let even = head.row("median_over_mean", "ratio", &even);
+            rows.push(if ours { even.between(0.9, 1.1) } else { even });
+            rows.push(head.row("jain", "index", &fair).judged(ours.then_some(Aim::AtLeast(0.95))));
         }
         rows.extend(goodputs("S2-E6", found));
     }
@@ -284,18 +263,13 @@ fn delay(found: &[&Found<'_>]) -> Vec<Row> {
         let worthy = rivals.iter().filter(|((_, theirs), ..)| *theirs >= bulk / 2.0);
         let quickest = worthy.filter_map(|((took, _), ..)| *took).fold(f64::INFINITY, f64::min);
         let most = rivals.iter().map(|((_, bulk), ..)| *bulk).fold(0.0, f64::max);
-        let mut row = Head::sim("S2-E7", &found.scene.case, OURS).row("median_ms", "ms", &[]);
-        row.value = ours;
-        row.n = 1;
-        rows.push(row.judged(Aim::Below(quickest)));
-        let row = Head::sim("S2-E7", &found.scene.case, OURS).row("bulk_over_best", "ratio", &[bulk / most]);
-        rows.push(row.judged(Aim::AtLeast(1.2)));
+        let head = |stack: &str| Head::sim("S2-E7", &found.scene.case, stack);
+        rows.push(head(OURS).one("median_ms", "ms", ours, 1).judged(Aim::Below(quickest)));
+        rows.push(head(OURS).row("bulk_over_best", "ratio", &[bulk / most]).judged(Aim::AtLeast(1.2)));
         let preset = std::iter::once((small(found, "tuned", PRESET), "tuned", PRESET));
         for ((took, bulk), cell, stack) in preset.chain(rivals) {
-            let mut row = Head::sim("S2-E7", &found.scene.case, stack).and("cell", cell).row("median_ms", "ms", &[]);
-            row.value = took;
-            row.why = format!("beside {:.2} Mbit/s", bulk / 1e6);
-            rows.push(row);
+            let row = head(stack).and("cell", cell).one("median_ms", "ms", took, 0);
+            rows.push(Row { why: format!("beside {:.2} Mbit/s", bulk / 1e6), ..row });
         }
     }
     rows
@@ -311,12 +285,7 @@ fn cells(found: &[&Found<'_>]) -> Vec<Row> {
         let ours = found.of("shipped", OURS);
         let head = Head::sim("cells", &found.scene.case, OURS);
         let (most, which) = best(found);
-        let ratios: Vec<f64> = ours.iter().map(|seen| seen.total() / most).collect();
-        rows.push(
-            head.row("goodput_over_best", "ratio", &ratios)
-                .judged(Aim::AtLeast(0.98))
-                .noting(&format!("best is {which}")),
-        );
+        rows.push(beside_best(&head, "goodput_over_best", &totals(found, "shipped", OURS, most), 0.98, &which));
         let fair: Vec<f64> = ours.iter().filter_map(|seen| jain(&seen.goodputs())).collect();
         rows.push(head.row("jain", "index", &fair).judged(Aim::AtLeast(0.95)));
         let half = total(found, "shipped", OURS) / 2.0;
@@ -340,17 +309,10 @@ fn both_ways(found: &[&Found<'_>]) -> Vec<Row> {
             let seen = found.of("tuned", stack);
             let weaker: Vec<f64> =
                 seen.iter().map(|s| s.goodputs().into_iter().fold(f64::INFINITY, f64::min) / s.total()).collect();
-            let sums: Vec<f64> = seen.iter().map(|seen| seen.total() / most).collect();
-            let (weaker, mut sum) =
-                (head.row("weaker_share", "ratio", &weaker), head.row("sum_over_best", "ratio", &sums));
-            if stack == OURS {
-                sum = sum.judged(Aim::AtLeast(1.1));
-                sum.why = format!("{}; best is {which}", sum.why);
-                rows.push(weaker.judged(Aim::AtLeast(0.3)));
-            } else {
-                rows.push(weaker);
-            }
-            rows.push(sum);
+            let aim = (stack == OURS).then_some(Aim::AtLeast(0.3));
+            rows.push(head.row("weaker_share", "ratio", &weaker).judged(aim));
+            let sums = totals(found, "tuned", stack, most);
+            rows.push(beside_best(&head, "sum_over_best", &sums, 1.1, &which));
         }
         rows.extend(goodputs("both-ways", found));
     }
@@ -374,13 +336,8 @@ fn phys(found: &[&Found<'_>]) -> Vec<Row> {
         let (most, which) = best(found);
         let one = found.scene.case.iter().any(|(key, value)| *key == "hops" && *value == json!(1));
         for stack in [OURS, PRESET] {
-            let ratios: Vec<f64> = found.of("tuned", stack).iter().map(|seen| seen.total() / most).collect();
-            let mut row = Head::sim("phys", &found.scene.case, stack).row("over_best", "ratio", &ratios);
-            if stack == OURS {
-                row = row.judged(Aim::AtLeast(if one { 1.05 } else { 1.0 }));
-                row.why = format!("{}; best is {which}", row.why);
-            }
-            rows.push(row);
+            let (head, aim) = (Head::sim("phys", &found.scene.case, stack), if one { 1.05 } else { 1.0 });
+            rows.push(beside_best(&head, "over_best", &totals(found, "tuned", stack, most), aim, &which));
         }
         rows.extend(goodputs("phys", found));
     }

@@ -51,8 +51,12 @@ impl Scene {
     }
     /// On both kinds of 802.11b cell.
     fn on_b(self, net: &Net, seeds: u64) -> Self {
-        let tuned = format!("{B11}\n{TXOP}");
-        self.with(net, B11, ("shipped", &SHIPPED), seeds).with(net, &tuned, ("tuned", &TUNED), seeds)
+        self.on(net, &SHIPPED, &TUNED, seeds)
+    }
+    /// The same with these stacks on each.
+    fn on(self, net: &Net, shipped: &[&'static str], tuned: &[&'static str], seeds: u64) -> Self {
+        let phy = format!("{B11}\n{TXOP}");
+        self.with(net, B11, ("shipped", shipped), seeds).with(net, &phy, ("tuned", tuned), seeds)
     }
 }
 
@@ -142,12 +146,9 @@ fn degradation(seeds: u64) -> Vec<Scene> {
             let mut net = Net::chain(1, Apart::Cell, 0.0, upload(0, 1));
             net.reach = net.reach.replace("loss = \"0\"", &format!("{kind} = \"{share}\""));
             let case = vec![("lost", json!(kind)), ("share", json!(share))];
-            let tuned = format!("{B11}\n{TXOP}");
-            all.push(
-                scene("degradation", case, Some(BURSTS_BPS * (1.0 - share)))
-                    .with(&net, B11, ("shipped", &["tcp-2001", "tcp-cubic"]), seeds)
-                    .with(&net, &tuned, ("tuned", &[super::OURS, super::PRESET, "tcp-bbr"]), seeds),
-            );
+            let tuned = [super::OURS, super::PRESET, "tcp-bbr"];
+            let scene = scene("degradation", case, Some(BURSTS_BPS * (1.0 - share)));
+            all.push(scene.on(&net, &["tcp-2001", "tcp-cubic"], &tuned, seeds));
         }
     }
     all
@@ -163,10 +164,8 @@ fn crowds(meshes: &[Mesh], most: usize) -> Vec<Scene> {
             .map(|(a, b)| (a, if a == b { (b + 1) % count } else { b }));
         let flows = ends.enumerate().map(|(n, (from, to))| flow(&format!("up{n}"), "upload", from, to, "")).collect();
         let net = Net { seconds: 60, ..mesh_net(mesh, (0..count).collect(), flows) };
-        let tuned = format!("{B11}\n{TXOP}");
-        scene("flows", vec![("mesh", json!(mesh.seed))], None)
-            .with(&net, B11, ("shipped", &["tcp-cubic", "tcp-bbr"]), 1)
-            .with(&net, &tuned, ("tuned", &[super::OURS, super::PRESET, "tcp-cubic", "tcp-bbr"]), 1)
+        let tuned = [super::OURS, super::PRESET, "tcp-cubic", "tcp-bbr"];
+        scene("flows", vec![("mesh", json!(mesh.seed))], None).on(&net, &["tcp-cubic", "tcp-bbr"], &tuned, 1)
     };
     meshes.iter().take(most).map(of).collect()
 }
@@ -177,16 +176,12 @@ type Hides = fn(usize, usize) -> bool;
 /// S2-E6: seven uploads to one station.
 fn wlans(seeds: u64) -> Vec<Scene> {
     let kinds: [(&str, Hides); 3] = [("all", |_, _| true), ("halves", |a, b| a % 2 != b % 2), ("none", |_, _| false)];
-    let of =
-        |(word, hidden): (&'static str, Hides)| {
-            let flows = (1..=7).map(|n| flow(&format!("up{n}"), "upload", n, 0, "")).collect();
-            let net = Net::star(7, hidden, flows);
-            let both = ["tcp-cubic", "tcp-2001", "tcp-cubic+rts", "tcp-2001+rts"];
-            let tuned = format!("{B11}\n{TXOP}");
-            scene("wlan", vec![("hidden", json!(word))], Some(BURSTS_BPS))
-                .with(&net, B11, ("shipped", &both), seeds)
-                .with(&net, &tuned, ("tuned", &TUNED), seeds)
-        };
+    let of = |(word, hidden): (&'static str, Hides)| {
+        let flows = (1..=7).map(|n| flow(&format!("up{n}"), "upload", n, 0, "")).collect();
+        let net = Net::star(7, hidden, flows);
+        let both = ["tcp-cubic", "tcp-2001", "tcp-cubic+rts", "tcp-2001+rts"];
+        scene("wlan", vec![("hidden", json!(word))], Some(BURSTS_BPS)).on(&net, &both, &TUNED, seeds)
+    };
     kinds.into_iter().map(of).collect()
 }
 
