@@ -5,7 +5,7 @@ const UNTIL: Instant = Instant::from_secs(60);
 
 /// Requests that wait, by time, while a trial ends at [`UNTIL`], if there is one.
 fn waiting(trial: bool, requests: &[(u64, Of)]) -> Reloads {
-    let former = super::super::replay::config("apart b=").unwrap();
+    let former = super::super::replay::config("apart b=").expect("a configuration");
     let mut reloads = Reloads::default();
     let request = |(ms, of): &(u64, Of)| Request { of: *of, client: None, at: Instant::ZERO + Span::from_millis(*ms) };
     reloads.waiting = requests.iter().map(request).collect();
