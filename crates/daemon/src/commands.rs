@@ -17,11 +17,12 @@ mod with;
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
 use crate::system::firewall;
+use crate::system::rules::left_closed;
 use crate::{load, proxy, shaper, status};
-use notes::{foreign_files, notes, place, unforwarded, unreachable};
+use notes::{Place, foreign_files, notes, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
 use std::net::Shutdown;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
@@ -55,12 +56,17 @@ pub enum CommandError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A daemon is there, and has not answered.
+    #[error(
+        "the wavelaned at {0} is there and does not answer yet: it is starting, ending or very busy; try again, or look at its log"
+    )]
+    NotYet(PathBuf),
     /// The daemon's answer makes no sense.
     #[error("the answer from {0} is not a status document: is the other end a wavelaned of this version?")]
     StrangeAnswer(PathBuf),
     /// It is a proxy's daemon, and the command is about peers or trials.
     #[error(
-        "{0} is the socket of a proxy, which has no peers and no trials: `wavelane status` shows what it does, SIGHUP (`systemctl reload`) has it read its file again"
+        "{0} is the socket of a proxy, which has no peers, and no `reload --confirm`: `wavelane status` and `wavelane top` show what it does, SIGHUP (`systemctl reload`) has it read its file again"
     )]
     OfProxy(PathBuf),
     /// A file cannot be written.
@@ -229,6 +235,17 @@ pub struct StatusArgs {
     pub control: Option<PathBuf>,
 }
 
+impl CommandError {
+    /// Why nothing came from the control socket at `path`.
+    fn no_daemon(path: &Path, source: std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::NotYet(path),
+            _ => Self::NoDaemon { path, source },
+        }
+    }
+}
+
 /// Makes a key pair.
 pub fn keygen(args: &KeygenArgs) -> Result<String, CommandError> {
     let private = keys::generate()?;
@@ -286,6 +303,8 @@ fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
 
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
 pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
+    // The file's own checks would name its keys, which a user of flags has not seen.
+    config::addresses::prefixes("--route", &args.routes)?;
     if args.proxy {
         return proxies::init(args);
     }
@@ -295,7 +314,6 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     if args.serves.is_empty() && args.allow_targets.is_empty() {
         return Err(CommandError::NothingServed);
     }
-    // The file's own checks would name its tables, which a user of flags has not seen.
     if has_tun(args) && !intercepts(args) {
         return Err(CommandError::NothingLed);
     }
@@ -461,16 +479,19 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         return Ok(proxy::check(path)?);
     }
     let config = Config::load(path)?;
-    let mut text = format!("{}: gateway '{}' is in order\n", path.display(), config.name);
+    let mut text = String::new();
+    let mut warned = Vec::new();
     let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));
+    let mut reached = crate::peer_addresses::last(&config);
     for peer in &config.peers {
-        let (address, remark) = place(peer, config.listen);
+        let Place { words, remark, hosts } = Place::of(peer, config.listen);
+        reached.extend(hosts);
         let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
-        let _ = writeln!(text, "peer {} {address}, routes {routes}", peer.name);
+        let _ = writeln!(text, "peer {} {words}, routes {routes}", peer.name);
         text += &lanes::list(peer, config.listen);
         if let Some(remark) = remark {
-            let _ = writeln!(text, "warning: peer '{}': {remark}", peer.name);
+            warned.push(format!("peer '{}': {remark}", peer.name));
         }
     }
     if let Some(tun) = &config.tun {
@@ -485,12 +506,27 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     for note in notes(&config) {
         let _ = writeln!(text, "note: {note}");
     }
-    let others =
-        firewall::findings(&config).into_iter().chain(unbindable::findings(&config)).chain(foreign_files(&config));
-    for warning in warnings(&config).into_iter().chain(others) {
-        let _ = writeln!(text, "warning: {warning}");
+    let others = firewall::findings(&config, &reached)
+        .into_iter()
+        .chain(unbindable::findings(&config))
+        .chain(foreign_files(&config));
+    warned.extend(warnings(&config).into_iter().chain(others).chain(left_closed()));
+    Ok(checked(path, &format!("gateway '{}' is", config.name), text, &warned))
+}
+
+/// What `check` says of a file: whether it is in order, what it holds, and the warnings, which the first line counts.
+pub(crate) fn checked(file: &Path, what: &str, text: String, warnings: &[String]) -> String {
+    let file = file.display();
+    let mut all = match warnings.len() {
+        0 => format!("{file}: {what} in order\n"),
+        1 => format!("{file}: {what} in order as a file; there is a warning below\n"),
+        n => format!("{file}: {what} in order as a file; there are {n} warnings below\n"),
+    };
+    all += &text;
+    for warning in warnings {
+        let _ = writeln!(all, "warning: {warning}");
     }
-    Ok(text)
+    all
 }
 
 /// What works, but perhaps not as the operator expects. It starts no other program: the packet thread asks, too.
@@ -554,6 +590,24 @@ pub fn report(control: Option<&Path>) -> Result<(String, status::Report), Comman
     Ok((text, report))
 }
 
+/// What a daemon says of itself.
+#[derive(Debug)]
+pub enum Seen {
+    /// A gateway's.
+    Gateway(Box<status::Report>),
+    /// A proxy's.
+    Proxy(Box<proxy::status::Report>),
+}
+
+/// What the daemon with this control socket says, or the only one here.
+pub fn seen(control: Option<&Path>) -> Result<Seen, CommandError> {
+    let (path, text) = document(control)?;
+    match proxy_report(&text) {
+        Some(report) => Ok(Seen::Proxy(Box::new(report))),
+        None => read_report(&path, &text).map(|report| Seen::Gateway(Box::new(report))),
+    }
+}
+
 fn read_report(path: &Path, text: &str) -> Result<status::Report, CommandError> {
     serde_json::from_str(text).map_err(|_| match proxy_report(text) {
         Some(_) => CommandError::OfProxy(path.to_path_buf()),
@@ -569,7 +623,7 @@ fn proxy_report(text: &str) -> Option<proxy::status::Report> {
 /// What the daemon with this control socket answers, or the only one here, with the socket's path.
 fn document(control: Option<&Path>) -> Result<(PathBuf, String), CommandError> {
     let path = socket_of(control)?;
-    let no_daemon = |source| CommandError::NoDaemon { path: path.clone(), source };
+    let no_daemon = |source| CommandError::no_daemon(&path, source);
     let stream = UnixStream::connect(&path).map_err(no_daemon)?;
     stream.set_read_timeout(Some(STATUS_PATIENCE)).map_err(no_daemon)?;
     // Nothing is asked but the document. A proxy may have given it already, and ended.

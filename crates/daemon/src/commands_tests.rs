@@ -185,12 +185,43 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
     assert!(why(InitArgs { tun: true, local: true, ..args.clone() }).contains("--route PREFIX"));
     assert!(why(InitArgs { interfaces: vec!["lan0".into()], ..args.clone() }).starts_with("--interface "));
     why(InitArgs { on_failure: "perhaps".into(), ..args.clone() });
+    for proxy in [false, true] {
+        let routes = vec!["10.9.0.0/33".into()];
+        let said = why(InitArgs { proxy, routes, interfaces: vec!["lan0".into()], ..args.clone() });
+        assert!(said.starts_with("--route: '10.9.0.0/33' is not"), "{said}");
+    }
     // A folder that was there stays.
     std::fs::create_dir(dir.join("new")).unwrap();
     assert!(init(&InitArgs { peer_address: Some("nowhere".into()), ..args.clone() }).is_err());
     assert!(dir.join("new").exists() && !dir.join("new/etc").exists() && !dir.join("keys").exists());
     init(&args).unwrap();
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_yet_is_not_one_to_be_started() {
+    let path = std::env::temp_dir().join(format!("wavelane-notyet-{}.sock", std::process::id()));
+    for kind in [ErrorKind::WouldBlock, ErrorKind::TimedOut] {
+        let said = CommandError::no_daemon(&path, kind.into()).to_string();
+        assert!(said.contains("does not answer yet") && !said.contains("start it"), "{said}");
+    }
+    let said = CommandError::no_daemon(&path, ErrorKind::ConnectionRefused.into()).to_string();
+    assert!(said.contains("start it"), "{said}");
+}
+
+#[test]
+fn the_first_line_of_a_check_counts_the_warnings() {
+    let said = |warnings: &[&str]| {
+        let warnings: Vec<String> = warnings.iter().map(|&one| one.to_owned()).collect();
+        checked(Path::new("a.toml"), "gateway 'a' is", "peer b\n".into(), &warnings)
+    };
+    assert_eq!(said(&[]), "a.toml: gateway 'a' is in order\npeer b\n");
+    let two = said(&["x", "y"]);
+    assert!(
+        two.starts_with("a.toml: gateway 'a' is in order as a file; there are 2 warnings below\npeer b\n"),
+        "{two}"
+    );
+    assert!(two.ends_with("warning: x\nwarning: y\n"), "{two}");
 }
 
 #[test]

@@ -49,6 +49,7 @@ use crate::peer_addresses::PeerAddresses;
 use crate::serial;
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
+use crate::system::firewall::{self, Reached};
 use crate::system::kernel::Kernel;
 use crate::system::routes::Routes;
 use crate::system::rules;
@@ -346,7 +347,7 @@ impl Daemon {
         for remark in remarks {
             self.say(remark);
         }
-        let firewall = crate::system::firewall::findings(&self.config);
+        let firewall = firewall::findings(&self.config, &Reached::new());
         for warning in crate::commands::warnings(&self.config).into_iter().chain(firewall) {
             self.say(&format!("warning: {warning}"));
         }

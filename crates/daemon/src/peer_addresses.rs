@@ -7,7 +7,7 @@
 use crate::config::{Config, PEERS_MAX, PEERS_SUFFIX, Peer};
 use crate::epoch::{LOOK_EVERY, RETRY_EVERY, remedy};
 use crate::{keys, names};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -130,6 +130,13 @@ impl PeerAddresses {
         let writing = self.writing.is_some().then(|| self.looked + LOOK_EVERY);
         writing.or_else(|| self.is_due().then_some(self.write_at))
     }
+}
+
+/// Where the peers that call us were last.
+pub(crate) fn last(config: &Config) -> BTreeSet<IpAddr> {
+    let (known, _) = PeerAddresses::open(Instant::ZERO, config);
+    let places = config.peers.iter().filter_map(|peer| known.place(peer, config.listen)?.address.ip());
+    places.map(|at| at.ip().to_canonical()).collect()
 }
 
 /// Who has an address in the configuration is called there.

@@ -183,6 +183,11 @@ impl Gateway {
         self.net.peers.lane(now, peer, lane)
     }
 
+    /// Where the lanes of all peers go now.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> {
+        self.net.peers.addresses()
+    }
+
     /// The peer's address on its first lane and our address it is reached from, if it was heard there recently and the address is
     /// proven: worth remembering for [`Gateway::recall`].
     pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(Address, Option<IpAddr>)> {

@@ -1,5 +1,6 @@
 //! All system calls of Wavelane, behind safe functions.
 
+pub mod bpf;
 pub mod caps;
 pub mod claim;
 pub mod clock;

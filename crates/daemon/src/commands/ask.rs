@@ -22,7 +22,7 @@ impl Asking {
     pub(super) fn begin(control: Option<&Path>) -> Result<Self, CommandError> {
         let path = socket_of(control)?;
         let stream = UnixStream::connect(&path);
-        let stream = stream.map_err(|source| CommandError::NoDaemon { path: path.clone(), source })?;
+        let stream = stream.map_err(|source| CommandError::no_daemon(&path, source))?;
         Ok(Self { stream, path, heard: Vec::new() })
     }
 
@@ -64,7 +64,7 @@ impl Asking {
     }
 
     fn gone(&self, source: std::io::Error) -> CommandError {
-        CommandError::NoDaemon { path: self.path.clone(), source }
+        CommandError::no_daemon(&self.path, source)
     }
 
     /// An answer to something else.

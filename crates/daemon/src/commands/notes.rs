@@ -3,16 +3,28 @@
 use crate::config::{self, Config, OnFailure, PEERS_SUFFIX, far_end};
 use crate::system::device;
 use crate::{epoch, names, peer_addresses};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::Address;
 
-/// Where a peer is, its name looked up, such as `at 192.0.2.7:4780`, and what is wrong with that.
-pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
-    let (places, remarks): (Vec<Option<String>>, Vec<Option<String>>) =
-        peer.places(listen).iter().map(|(address, bound)| place_of(address.as_ref(), *bound)).unzip();
-    let at: Vec<String> = places.into_iter().flatten().map(|at| port(peer, &at).unwrap_or(at)).collect();
-    let words = if at.is_empty() { "calls us".into() } else { format!("at {}", at.join(" and ")) };
-    (words, remarks.into_iter().flatten().next())
+/// Where a peer is.
+pub(super) struct Place {
+    /// Its name looked up, such as `at 192.0.2.7:4780`.
+    pub(super) words: String,
+    /// What is wrong with that.
+    pub(super) remark: Option<String>,
+    /// What names lead to.
+    pub(super) hosts: Vec<IpAddr>,
+}
+
+impl Place {
+    pub(super) fn of(peer: &config::Peer, listen: SocketAddr) -> Self {
+        let all: Vec<Found> = peer.places(listen).iter().map(|(at, bound)| place_of(at.as_ref(), *bound)).collect();
+        let at = all.iter().filter_map(|found| found.words.clone());
+        let at: Vec<String> = at.map(|at| port(peer, &at).unwrap_or(at)).collect();
+        let words = if at.is_empty() { "calls us".into() } else { format!("at {}", at.join(" and ")) };
+        let hosts = all.iter().filter_map(|found| found.host).collect();
+        Self { words, remark: all.into_iter().find_map(|found| found.remark), hosts }
+    }
 }
 
 /// The port of the line that has this address.
@@ -22,28 +34,31 @@ fn port(peer: &config::Peer, address: &str) -> Option<String> {
     ports.find(|port| far_end(port).to_string() == address)
 }
 
+/// The same of one lane.
+#[derive(Default)]
+struct Found {
+    words: Option<String>,
+    remark: Option<String>,
+    host: Option<IpAddr>,
+}
+
 /// The same of one lane, whose socket is bound to `bound`; no place if the peer calls us by it.
-fn place_of(address: Option<&String>, bound: SocketAddr) -> (Option<String>, Option<String>) {
-    let Some(written) = address else { return (None, None) };
+fn place_of(address: Option<&String>, bound: SocketAddr) -> Found {
+    let Some(written) = address else { return Found::default() };
     if let Ok(number) = written.parse::<Address>() {
-        return (Some(number.to_string()), None);
+        return Found { words: Some(number.to_string()), ..Found::default() };
     }
+    let nowhere = |remark| Found { words: Some(written.clone()), remark: Some(remark), host: None };
     match names::look_up(written) {
         Ok(found) => match names::usable(&found, bound).first() {
-            Some(address) => (Some(format!("{written} ({address})")), None),
-            None => (
-                Some(written.clone()),
-                Some(format!(
-                    "'{written}' is only {found:?}, which `listen` cannot reach: listen on [::]:4780 for both IP versions"
-                )),
-            ),
+            Some(at) => Found { words: Some(format!("{written} ({at})")), host: Some(at.ip()), ..Found::default() },
+            None => nowhere(format!(
+                "'{written}' is only {found:?}, which `listen` cannot reach: listen on [::]:4780 for both IP versions"
+            )),
         },
-        Err(e) => {
-            let remark = format!(
-                "no address for '{written}' now ({e}): correct it, or write the number; wavelaned starts and goes on to ask"
-            );
-            (Some(written.clone()), Some(remark))
-        }
+        Err(e) => nowhere(format!(
+            "no address for '{written}' now ({e}): correct it, or write the number; wavelaned starts and goes on to ask"
+        )),
     }
 }
 

@@ -106,6 +106,12 @@ impl Daemon {
             }
         }
     }
+    /// Has the host's rules looked at for the devices by which peers are reached.
+    pub(super) fn tell_where_peers_are(&mut self) {
+        let (now, gateway) = (self.now, &self.gateway);
+        let hosts = || gateway.addresses().filter_map(|at| Some(at.ip()?.ip().to_canonical())).collect();
+        self.kernel.iter_mut().for_each(|kernel| kernel.reach(now, hosts));
+    }
     /// Stores the peers' addresses for the next start.
     pub(super) fn note_peer_addresses(&mut self) {
         for (i, peer) in self.config.peers.iter().enumerate() {

@@ -30,6 +30,7 @@ impl Daemon {
         self.give_up_echoes();
         self.give_up_talks();
         self.note_peer_addresses();
+        self.tell_where_peers_are();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {
             self.say(&remark);
         }

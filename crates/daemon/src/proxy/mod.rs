@@ -21,6 +21,7 @@ mod userspace;
 pub use sockets::named_server;
 
 use crate::changes::{Allowance, Losses};
+use crate::commands::checked;
 use crate::config::marks::MARK_OWN;
 use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
@@ -141,7 +142,7 @@ pub fn parse_text(text: &str) -> Result<(), ConfigError> {
 pub fn check(file: &Path) -> Result<String, ConfigError> {
     let settings = config::load(file)?;
     let list = |networks: &[wavelane_base::IpPrefix]| networks.iter().map(prefix_text).collect::<Vec<_>>().join(", ");
-    let mut text = format!("{}: proxy '{}' is in order\n", file.display(), settings.name);
+    let mut text = String::new();
     let how = match settings.placement {
         Placement::Route => "",
         Placement::Bridge => ", of what passes over it",
@@ -172,10 +173,8 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
         let networks = if side.networks.is_empty() { "everywhere".into() } else { list(&side.networks) };
         let _ = writeln!(text, "side '{}': {networks}", side.name);
     }
-    for warning in warnings(&settings) {
-        let _ = writeln!(text, "warning: {warning}");
-    }
-    Ok(text)
+    let warnings: Vec<String> = warnings(&settings).into_iter().chain(rules::left_closed()).collect();
+    Ok(checked(file, &format!("proxy '{}' is", settings.name), text, &warnings))
 }
 
 /// What works, but perhaps not as the operator expects.
@@ -193,7 +192,7 @@ fn warnings(settings: &Settings) -> Vec<String> {
     if settings.placement == Placement::Arp {
         warnings.extend(settings.claimed.warnings(&settings.interfaces));
     }
-    warnings.extend(firewall::findings(&settings.rules(has_ipv6())));
+    warnings.extend(firewall::findings(&settings.rules(has_ipv6()), &firewall::Reached::new()));
     // The engine on our own TCP has all that its words say, whatever the kernel has.
     match (settings.engine == Engine::Kernel).then(|| tunings(settings)) {
         Some(Ok((_, remark))) => warnings.extend(remark),

@@ -11,6 +11,7 @@ mod path;
 mod qdisc;
 pub(crate) mod reflector;
 
+use crate::commands::checked;
 use crate::config::ConfigError;
 use crate::log::Log;
 use crate::supervisor::Supervisor;
@@ -100,7 +101,7 @@ pub fn is_shaper_file(file: &Path) -> bool {
 
 /// What a file's text asks for, in words.
 pub fn check(file: &Path) -> Result<String, ConfigError> {
-    let mut text = format!("{}: shaper in order\n", file.display());
+    let (mut text, mut warnings) = (String::new(), Vec::new());
     for one in config::load(file)? {
         let rate = match one.pace {
             Pace::Fixed(rate) => words(rate),
@@ -110,10 +111,28 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
         };
         let _ = writeln!(text, "{} at {rate}, by {}", one.name, one.how.word());
         if !interface_exists(&one.name) {
-            let _ = writeln!(text, "warning: there is no interface {} here", one.name);
+            warnings.push(format!("there is no interface {} here", one.name));
+        }
+        if let Some(why) = impossible(&one) {
+            let how = one.how.word();
+            warnings.push(format!(
+                "{} cannot be shaped by {how} on this host ({why}): load what it needs (`modprobe sch_{how}`), or leave `how` out",
+                one.name
+            ));
         }
     }
-    Ok(text)
+    Ok(checked(file, "shaper", text, &warnings))
+}
+
+/// Why an interface cannot be shaped here by what its table names, found out in a network namespace of its own; `None` if it can, or without
+/// the privilege.
+fn impossible(of: &Interface) -> Option<String> {
+    let like = Interface { name: "lo".to_owned(), ..of.clone() };
+    let tried = move || match means(&like, path::NUMBER, 0) {
+        Err(ShaperError::Impossible { why, .. }) => Some(why),
+        _ => None,
+    };
+    wavelane_host::netns::Netns::new("wavelane-check").ok()?.run(tried).ok()?
 }
 
 /// What is wrong with a file's text, if anything.

@@ -11,9 +11,14 @@ use crate::system::family::Family;
 use crate::system::interface::TUNNEL_DEVICE;
 use crate::system::route_tables::TABLE;
 use crate::system::rules::{Attachment, NUMBER, all_routes, attachments};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::routes::devices;
+
+/// Where peers are reached whose addresses no file has: those with names, and those that call us.
+pub(crate) type Reached = BTreeSet<IpAddr>;
 
 /// A packet is followed through at most this many chains.
 const JUMPS_MAX: u8 = 8;
@@ -51,7 +56,7 @@ struct Strict {
 }
 
 /// What on this host keeps traffic from us, one line each, with the remedy.
-pub(crate) fn findings(config: &Config) -> Vec<String> {
+pub(crate) fn findings(config: &Config, reached: &Reached) -> Vec<String> {
     let Some(intercept) = &config.intercept else { return Vec::new() };
     let mut found = Vec::new();
     let listing = run("nft", &["-s", "-t", "list", "ruleset"], "").unwrap_or_else(|e| {
@@ -61,10 +66,10 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         String::new()
     });
     let around = attachments(config).unwrap_or_default();
-    found.extend(in_rules(config, &listing, Kind::Nft, &around));
+    found.extend(in_rules(config, &listing, Kind::Nft, &around, reached));
     for family in Family::ALL.into_iter().filter(|family| has_routes(config, *family)) {
         match older::listing(family) {
-            Ok(listing) => found.extend(in_rules(config, &listing, Kind::Older, &around)),
+            Ok(listing) => found.extend(in_rules(config, &listing, Kind::Older, &around, reached)),
             Err(why) => found.push(why),
         }
     }
@@ -95,14 +100,14 @@ pub(crate) fn findings(config: &Config) -> Vec<String> {
         let rules = run("ip", &[family.ip_flag(), "rule", "show"], "").unwrap_or_default();
         found.extend(rules.lines().filter_map(|rule| before_ours(config, family, rule, &around)));
     }
-    found.extend(programs::findings(config));
+    found.extend(programs::findings(config, reached));
     found
 }
 
 /// The same, and that this host forwards nothing any more, which the start names itself.
-pub(crate) fn hindrances(config: &Config) -> Vec<String> {
+pub(crate) fn hindrances(config: &Config, reached: &Reached) -> Vec<String> {
     let unforwarded = config.intercept.iter().flat_map(|i| unforwarded(config, i)).map(not_forwarded);
-    findings(config).into_iter().chain(unforwarded).collect()
+    findings(config, reached).into_iter().chain(unforwarded).collect()
 }
 
 fn not_forwarded(setting: impl core::fmt::Display) -> String {
@@ -188,7 +193,7 @@ impl Kind {
 }
 
 /// What rules do to us that are listed as nft does.
-fn in_rules(config: &Config, listing: &str, kind: Kind, around: &[Attachment]) -> Vec<String> {
+fn in_rules(config: &Config, listing: &str, kind: Kind, around: &[Attachment], reached: &Reached) -> Vec<String> {
     let (mut found, mut known) = (Vec::new(), Vec::new());
     for chain in strict(listing) {
         if let Some(why) = hindrance(config, &chain, kind) {
@@ -196,7 +201,7 @@ fn in_rules(config: &Config, listing: &str, kind: Kind, around: &[Attachment]) -
             known.push((chain.family, chain.table, chain.chain));
         }
     }
-    found.extend(single::findings(config, (listing, kind), &known, around));
+    found.extend(single::findings(config, (listing, kind), &known, around, reached));
     found
 }
 

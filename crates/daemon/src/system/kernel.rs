@@ -6,7 +6,7 @@ mod watched;
 pub(crate) use pace::Failing;
 
 use super::family::Family;
-use super::firewall::{self, older};
+use super::firewall::{self, Reached, older};
 use super::installed::{Change, Installed, Wanted};
 use super::rules::Down;
 use crate::config::Config;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use watched::Watched;
-use wavelane_base::Span;
+use wavelane_base::{Instant, Span};
 use wavelane_host::clock::since_boot;
 use wavelane_host::nft::ToolError;
 use wavelane_host::routes::StateWatch;
@@ -32,6 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// what the last one took, within bounds by which all is put back within a second.
 const REST_PER_LOOK: u64 = 9;
 const REST: RangeInclusive<Span> = Span::from_millis(400)..=Span::from_millis(900);
+/// How often at most the thread is told where peers are reached: a hub has thousands of them.
+const REACHED_EVERY: Span = Span::from_secs(1);
 
 /// What the thread found, besides answers to orders.
 #[derive(Debug, Default)]
@@ -76,6 +78,9 @@ pub(crate) struct Kernel {
     found: Arc<Mutex<Found>>,
     /// Those of them that were logged.
     told: Vec<String>,
+    /// Where peers are reached, and when that was last told.
+    reached: Arc<Mutex<Reached>>,
+    reached_at: Option<Instant>,
     /// Wakes the thread for an order, or by being closed.
     wake: Option<UnixStream>,
     done: Receiver<(Change, Result<(), ToolError>)>,
@@ -100,13 +105,16 @@ impl Kernel {
         woken.set_nonblocking(true)?;
         let watch = StateWatch::open();
         // Those at the start are among the warnings.
-        let told = firewall::hindrances(config);
+        let told = firewall::hindrances(config, &Reached::new());
+        let reached = Arc::new(Mutex::new(Reached::new()));
+        let reaches = Arc::clone(&reached);
         let found = Arc::new(Mutex::new(Found { hindrances: told.clone(), ..Found::default() }));
         let finds = Arc::clone(&found);
         let work = move || {
             // Of consecutive failures to renew the rules only the first is logged.
             let mut failing = false;
             let mut watched = Watched::new(&installed, &stands);
+            let mut reached = Reached::new();
             let (mut rulesets, mut read, mut switches) =
                 (Pace::default(), since_boot(), firewall::switches(&stands.config));
             loop {
@@ -122,13 +130,19 @@ impl Kernel {
                 let (before, began) = (watched.last.generation(), since_boot());
                 answers.extend(watched.look(began, &mut installed, &stands));
                 let switched = core::mem::replace(&mut switches, firewall::switches(&stands.config)) != switches;
+                let now_reached = reaches.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let moved = core::mem::replace(&mut reached, now_reached) != reached;
                 let older =
                     since_boot().since(read) >= older::READ_EVERY && Family::ALL.into_iter().any(older::has_tables);
-                let changed =
-                    older || switched || news.changed || before.is_none() || before != watched.last.generation();
+                let changed = older
+                    || switched
+                    || moved
+                    || news.changed
+                    || before.is_none()
+                    || before != watched.last.generation();
                 let hindrances = rulesets.comes(since_boot(), changed).then(|| {
                     let began = since_boot();
-                    let found = firewall::hindrances(&stands.config);
+                    let found = firewall::hindrances(&stands.config, &reached);
                     read = since_boot();
                     rulesets.did(began, read);
                     found
@@ -171,11 +185,36 @@ impl Kernel {
         };
         let thread = std::thread::Builder::new().name("kernel".into()).spawn(work)?;
         let (orders, wake, thread) = (Some(orders), Some(wake), Some(thread));
-        Ok(Self { holds_syns, in_force, ordered: None, orders, found, told, wake, done, thread, bell })
+        Ok(Self {
+            holds_syns,
+            in_force,
+            ordered: None,
+            orders,
+            found,
+            told,
+            reached,
+            reached_at: None,
+            wake,
+            done,
+            thread,
+            bell,
+        })
     }
     /// What on this host keeps traffic from us now.
     pub(crate) fn hindrances(&self) -> Vec<String> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).hindrances.clone()
+    }
+    /// What keeps datagrams from `all` addresses of peers, or from here to them, is looked for.
+    pub(crate) fn reach(&mut self, now: Instant, all: impl FnOnce() -> Reached) {
+        if self.reached_at.is_some_and(|at| now.since(at) < REACHED_EVERY) {
+            return;
+        }
+        self.reached_at = Some(now);
+        let (all, mut told) = (all(), self.reached.lock().unwrap_or_else(PoisonError::into_inner));
+        if *told != all {
+            *told = all;
+            let _ = self.wake.as_ref().map(|mut wake| wake.write(&[1]));
+        }
     }
     /// Lines for the log since this was last asked.
     pub(crate) fn notes(&self) -> Vec<String> {

@@ -312,6 +312,17 @@ fn lift() {
     let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
 }
 
+/// That a daemon which died refuses connections still, while none runs here.
+pub(crate) fn left_closed() -> Option<String> {
+    let tables = run("nft", &["list", "tables", "inet"], "").ok()?;
+    let stands = tables.lines().any(|line| line.trim() == format!("table {CLOSED_TABLE}"));
+    (stands && claim::claim(LOCK_NAME).is_ok()).then(|| {
+        format!(
+            "no wavelaned runs here, and the table {CLOSED_TABLE} of one that died still refuses what it took (on_failure = \"closed\"): start wavelaned, or run `nft delete table {CLOSED_TABLE}`"
+        )
+    })
+}
+
 /// How the operator lifts `on_failure = "closed"` by hand.
 pub(crate) fn lift_closed(config: &Config) -> String {
     let table = format!("nft delete table {CLOSED_TABLE}");

@@ -290,8 +290,7 @@ fn a_proxy_says_that_it_is_one_to_whoever_asks_for_more() {
     }
     let world = World::new("askproxy");
     let proxy = crate::proxy::start(&world, "kernel", "");
-    let what =
-        "is the socket of a proxy, which has no peers and no trials: `wavelane status` shows what it does, SIGHUP";
+    let what = "is the socket of a proxy, which has no peers, and no `reload --confirm`: `wavelane status` and `wavelane top` show what it does, SIGHUP";
     // It ends each conversation by itself, before the question or after.
     for _ in 0..20 {
         let said = ask(&proxy, |_| ()).unwrap_err();

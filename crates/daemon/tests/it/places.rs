@@ -39,7 +39,11 @@ fn by_name(world: &World, name: &str, extra: &str) -> (PathBuf, PathBuf, PathBuf
 
 /// Gateway `b`, which waits to be called.
 fn start_called(world: &World) -> Daemon {
-    let config = world.write("b", Outside::V4, "source = \"keep\"", "");
+    start_called_with(world, "")
+}
+
+fn start_called_with(world: &World, rest: &str) -> Daemon {
+    let config = world.write("b", Outside::V4, "source = \"keep\"", rest);
     let text = std::fs::read_to_string(&config).unwrap().replace("address = \"10.2.0.1:4780\"\n", "");
     std::fs::write(&config, text).unwrap();
     world.spawn("b", &config)
@@ -75,6 +79,39 @@ fn names_are_followed_when_they_appear_or_change() {
     b.wait_log("peer 'a' is up");
     wait_for("a to find b again", || a.status().peers[0].up);
     assert_eq!(a.log().matches("no address for").count(), 1, "{}", a.log());
+}
+
+/// A rule at the device by which a peer is reached is named, although no file has the peer's address.
+#[test]
+fn drops_on_the_way_to_a_name_and_to_a_caller_are_named() {
+    let _alone = alone();
+    if !root_or_skip("drops on the way") {
+        return;
+    }
+    let world = World::new("uplink");
+    let (config, hosts, servers) = by_name(&world, "shore.test:4780", "");
+    std::fs::write(&hosts, "10.2.0.2 shore.test\n").unwrap();
+    let a = spawn_with_names(&world, &config, &hosts, &servers);
+    let b = start_called_with(&world, "[intercept]\ninterfaces = [\"lan0\"]");
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    let wall = "nft add table netdev wall; nft 'add chain netdev wall it { type filter hook egress device \"wan0\" priority 0; }'; \
+         nft add rule netdev wall it udp sport 9 drop; nft add rule netdev wall it ";
+    for (daemon, host, rule, words) in [
+        (&a, &world.a, "udp dport 4780 drop", "drops our datagrams to UDP port 4780 of peers"),
+        (&b, &world.b, "udp sport 4780 drop", "drops our datagrams to peers that call us"),
+    ] {
+        world.sh(host, &format!("{wall}{rule}"));
+        wait_for(words, || daemon.status().hindrances.iter().any(|line| line.contains(words)));
+        world.sh(host, "nft delete table netdev wall");
+        wait_for("no rule", || daemon.status().hindrances.is_empty());
+    }
+    // `check` finds the caller where it was last.
+    world.sh(&world.b, &format!("{wall}udp sport 4780 drop"));
+    wait_for("b to write down where a is", || world.dir.join("b.epoch.peers").exists());
+    let config = world.dir.join("b.toml");
+    let checked = world.b.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap();
+    assert!(checked.contains("drops our datagrams to peers that call us"), "{checked}");
 }
 
 /// The longest of many exchanges of a byte over `stream` while `work` is done.

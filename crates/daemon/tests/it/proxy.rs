@@ -247,6 +247,9 @@ fn a_crash_resets_what_is_open_and_new_connections_go_plainly_or_are_refused(eng
         if closed {
             let error = world.connect(&world.client, "10.3.0.2:7").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+            let config = world.dir.join("proxy.toml");
+            let checked = world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap();
+            assert!(checked.contains("table inet wavelane_closed of one that died still refuses"), "{checked}");
         } else {
             // The rules go with the process that held them, a moment later.
             wait_for("plain forwarding", || {

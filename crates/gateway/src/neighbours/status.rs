@@ -2,7 +2,7 @@
 
 use super::{Distrusted, Link, Neighbours, PathMtuCause};
 use crate::{Distrust, GatewayEvent, LaneStatus, PeerId, PeerStatus};
-use wavelane_base::Instant;
+use wavelane_base::{Address, Instant};
 use wavelane_services::packet::PacketCounters;
 use wavelane_transport::lane::LaneView;
 use wavelane_transport::link::LinkCounters;
@@ -92,6 +92,13 @@ impl Neighbours {
         let (link, numbers) = (&self.links[peer.0], &self.states[peer.0].numbers);
         let made = (0..link.lanes()).filter(|lane| !numbers.contains(lane));
         numbers.iter().copied().chain(made).filter(|lane| !link.is_closed(*lane)).collect()
+    }
+
+    /// Where the lanes of all peers go now.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = Address> {
+        let of =
+            move |peer| self.lanes(PeerId(peer)).into_iter().filter_map(move |lane| self.sessions.address(peer, lane));
+        (0..self.links.len()).flat_map(of)
     }
 
     pub(super) fn lane_status(&self, now: Instant, peer: PeerId, lane: usize) -> Option<LaneStatus> {

@@ -1,15 +1,17 @@
-//! What meets packets where no firewall's table does: filters of `tc` at a device's ends, and XDP programs.
+//! What meets packets where no firewall's table does: filters of `tc` at a device's ends, XDP programs, and programs that links of BPF put
+//! there or before our sockets.
 //!
 //! What they match is theirs to know: what could keep our packets away is named, with how to look at it.
 
-use super::{ours, single::uplinks};
+use super::{Reached, ours, single::uplinks};
 use crate::config::Config;
 use std::collections::BTreeSet;
+use wavelane_host::bpf::{self, ProgramPlace};
 use wavelane_host::nft::run;
 
 /// What stands at the devices that are intercepted, at ours, and at those by which peers' datagrams come.
-pub(super) fn findings(config: &Config) -> Vec<String> {
-    let uplinks = uplinks(config);
+pub(super) fn findings(config: &Config, reached: &Reached) -> Vec<String> {
+    let uplinks = uplinks(config, reached);
     let devices: BTreeSet<&str> = ours(config).chain(uplinks.iter().map(String::as_str)).collect();
     let ask = |tool: &str, words: &[&str]| run(tool, words, "").unwrap_or_default();
     let mut found = Vec::new();
@@ -23,8 +25,35 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
             };
             found.extend(filters(name, way, &listing, returns));
         }
+        for (way, place) in [("ingress", ProgramPlace::Ingress), ("egress", ProgramPlace::Egress)] {
+            let index = wavelane_host::interface_index(name);
+            // A kernel that has none of these, or a process that may not ask, knows of none.
+            let there = index.map_or_else(Vec::new, |index| bpf::at_device(index, place).unwrap_or_default());
+            found.extend(linked(&format!("at the {way} of {name}"), &there, &format!("bpftool net show dev {name}")));
+        }
+    }
+    for (words, place) in [("get", ProgramPlace::ToSockets), ("send", ProgramPlace::FromSockets)] {
+        let there = bpf::of_own_group(place).unwrap_or_default();
+        found.extend(linked(
+            &format!(
+                "before what wavelaned's sockets {words}, as systemd's IPAddressDeny= and IPAccounting= have them"
+            ),
+            &there,
+            "bpftool cgroup tree",
+        ));
     }
     found
+}
+
+/// Programs of BPF that stand somewhere, with the command that lists them.
+fn linked(at: &str, numbers: &[u32], look: &str) -> Option<String> {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    (!numbers.is_empty()).then(|| {
+        format!(
+            "BPF programs ({}) stand {at}: what they drop is missing here, and no list says what that is; if something is missing, look at them by `{look}` and have whoever put them there take them away",
+            numbers.join(", ")
+        )
+    })
 }
 
 /// Of what `ip -d link` says of a device.
@@ -105,6 +134,14 @@ mod tests {
         ] {
             assert_eq!(said(&harmless), [""; 0], "{harmless}");
         }
+    }
+
+    #[test]
+    fn programs_of_links_are_named() {
+        assert_eq!(linked("at the ingress of wan0", &[], "x"), None);
+        let found = linked("at the ingress of wan0", &[7, 9], "bpftool net show dev wan0").unwrap_or_default();
+        assert!(found.starts_with("BPF programs (7, 9) stand at the ingress of wan0: "), "{found}");
+        assert!(found.contains("`bpftool net show dev wan0`"), "{found}");
     }
 
     #[test]

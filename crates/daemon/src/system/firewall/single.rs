@@ -9,7 +9,7 @@ mod packet;
 #[cfg(test)]
 mod tests;
 
-use super::{Hook, JUMPS_MAX, Kind};
+use super::{Hook, JUMPS_MAX, Kind, Reached};
 use crate::config::Config;
 use crate::system::family::Family;
 use crate::system::rules::{Attachment, XT_CHAIN};
@@ -164,9 +164,10 @@ pub(super) fn findings(
     (listing, kind): (&str, Kind),
     known: &[(String, String, String)],
     around: &[Attachment],
+    reached: &Reached,
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    let uplinks = uplinks(config);
+    let uplinks = uplinks(config, reached);
     let packets = packets(config, &uplinks);
     for table in tables(listing).iter().filter(|table| !table.name.starts_with("wavelane")) {
         for packet in &packets {

@@ -1,6 +1,6 @@
 //! The kinds of packets of ours that a firewall may meet.
 
-use super::super::{Hook, has_routes};
+use super::super::{Hook, Reached, has_routes};
 use crate::config::marks::{MARK_DIVERT, MARK_OWN};
 use crate::config::{Config, prefix_text, width};
 use crate::system::family::Family;
@@ -13,6 +13,8 @@ use wavelane_host::routes::towards;
 
 /// Networks that a remedy names one by one.
 const NETWORKS_NAMED: usize = 8;
+/// Hosts of peers whose devices are looked for: each is a question to the kernel, and many peers have few devices.
+const HOSTS_MAX: usize = 256;
 
 /// What is known of a port.
 #[derive(Clone, Copy)]
@@ -198,18 +200,19 @@ fn lanes<'a>(config: &Config, family: Family, uplinks: &'a [String]) -> Vec<Pack
         remedies: vec![format!("udp dport {port}")],
         ..Packet::of(hook, family, format!("datagrams of peers to UDP port {port}"))
     };
-    let devices: Vec<Option<&str>> = match from.is_empty() || uplinks.is_empty() {
-        true => vec![None],
-        false => uplinks.iter().map(|name| Some(name.as_str())).collect(),
-    };
+    // Where not all peers' addresses are known, datagrams may come by other devices as well.
+    let elsewhere = from.is_empty() || uplinks.is_empty();
+    let devices: Vec<Option<&str>> =
+        elsewhere.then_some(None).into_iter().chain(uplinks.iter().map(|name| Some(name.as_str()))).collect();
     let anywhere = devices.iter().flat_map(|iif| [Hook::Input, Hook::Prerouting].map(|hook| lane(hook, *iif)));
     anywhere.chain(uplinks.iter().map(|name| lane(Hook::Ingress, Some(name)))).collect()
 }
 
-/// The devices by which peers' datagrams come, as far as they are known.
-pub(in super::super) fn uplinks(config: &Config) -> Vec<String> {
-    let hosts = called(config).into_iter().filter_map(|(host, _)| host.parse().ok());
-    let routes = hosts.filter_map(|host| interface_name(towards(host, None).ok()??.device));
+/// The devices by which peers' datagrams come, as far as they are known: to what the file names, and to where peers are `reached`.
+pub(in super::super) fn uplinks(config: &Config, reached: &Reached) -> Vec<String> {
+    let written = called(config).into_iter().filter_map(|(host, _)| host.parse().ok());
+    let hosts: Reached = written.chain(reached.iter().copied()).take(HOSTS_MAX).collect();
+    let routes = hosts.into_iter().filter_map(|host| interface_name(towards(host, None).ok()??.device));
     let devices = config.lane_sockets().into_iter().filter_map(|socket| socket.device);
     routes.chain(devices).collect::<BTreeSet<String>>().into_iter().collect()
 }
@@ -242,6 +245,18 @@ fn sent(config: &Config, family: Family) -> Vec<Packet<'_>> {
         source_port: own.map_or(Port::Unknown, Port::One),
         ..blank(format!("our datagrams to UDP port {port} of peers"))
     }));
+    let listen = config.listen;
+    let reaches = listen.is_ipv6() && listen.ip().is_unspecified() || Family::of_address(listen.ip()) == family;
+    if reaches && config.peers.iter().any(|peer| peer.address.is_none()) {
+        // They have any port, and called first.
+        all.push(Packet {
+            protocol: Some(UDP),
+            port: Port::Unknown,
+            source_port: own.map_or(Port::Unknown, Port::One),
+            state: "established",
+            ..blank("our datagrams to peers that call us".to_owned())
+        });
+    }
     let served = config.peers.iter().flat_map(|peer| config.targets(peer));
     let to: Vec<IpPrefix> = served.filter(|network| Family::of(network) == family).copied().collect();
     if !to.is_empty() {

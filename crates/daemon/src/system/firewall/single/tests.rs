@@ -25,7 +25,7 @@ fn said_at(config: &Config, hook: &str, rules: &[&str]) -> Vec<String> {
     let listing = format!(
         "table ip filter {{\n\tset x {{\n\t\ttype ipv4_addr\n\t}}\n\n\tchain BASE {{\n\t\ttype filter hook {hook}; policy accept;\n{rules}\t}}\n\n\tchain FOREIGN {{\n\t\tfib daddr type local return\n\t\tlimit rate 3/minute counter log prefix \"[X] drop \"\n\t\tcounter drop\n\t}}\n\n\tchain BANS {{\n\t\tip saddr 192.0.2.7 drop\n\t\treturn\n\t}}\n\n\tchain LOOP {{\n\t\tjump LOOP\n\t\tjump LOOP\n\t}}\n}}\n"
     );
-    findings(config, (&listing, Kind::Nft), &[], &[])
+    findings(config, (&listing, Kind::Nft), &[], &[], &Reached::new())
 }
 
 #[test]
@@ -126,8 +126,11 @@ fn rules_against_the_lanes_and_the_device_are_named() {
         assert_eq!(said_at(&lan, "prerouting priority raw", &[change]), [""; 0]);
     }
     let asleep = "table ip off {\n\tflags dormant\n\tchain in {\n\t\ttype filter hook input priority 0; policy accept;\n\t\tudp dport 4780 drop\n\t}\n}";
-    assert_eq!(findings(&tun, (asleep, Kind::Nft), &[], &[]), [""; 0]);
-    assert_eq!(findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[], &[]).len(), 1);
+    assert_eq!(findings(&tun, (asleep, Kind::Nft), &[], &[], &Reached::new()), [""; 0]);
+    assert_eq!(
+        findings(&tun, (&asleep.replace("\tflags dormant\n", ""), Kind::Nft), &[], &[], &Reached::new()).len(),
+        1
+    );
     let calls = config("address = \"192.0.2.1:4780\"\n[intercept]\ninterfaces = [\"lan0\"]");
     assert_eq!(said(&calls, "input", &["ct state established accept", "meta l4proto udp drop"]), [""; 0]);
     for rule in ["ip saddr 192.0.2.0/24 drop", "ip saddr { 198.51.100.7, 192.0.2.1 } drop", "udp sport 4780 drop"] {
@@ -189,7 +192,7 @@ fn what_we_send_and_what_is_led_away_is_named() {
         let listing = format!(
             "table ip filter {{\n\tchain OUTPUT {{\n\t\ttype filter hook output priority filter; policy drop;\n\t\toifname \"lo\" accept\n\t\tct state related,established accept\n{rules}\t}}\n}}\n"
         );
-        findings(&calls, (&listing, Kind::Nft), &[], &[])
+        findings(&calls, (&listing, Kind::Nft), &[], &[], &Reached::new())
     };
     let found = denied("");
     assert!(found.len() == 2 && found.iter().all(|line| line.contains("'policy drop' in chain OUTPUT")), "{found:?}");
@@ -206,7 +209,7 @@ fn what_we_send_and_what_is_led_away_is_named() {
         let listing = format!(
             "table {family} f {{\n\tchain in {{\n\t\ttype filter hook {hook} device \"{device}\" priority filter; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
         );
-        findings(&lan, (&listing, Kind::Nft), &[], &[])
+        findings(&lan, (&listing, Kind::Nft), &[], &[], &Reached::new())
     };
     for family in ["netdev", "inet"] {
         let found = at(family, "lan0", "ip protocol tcp drop");
@@ -232,7 +235,7 @@ fn what_we_send_and_what_is_led_away_is_named() {
             let listing = format!(
                 "table netdev t {{\n\tchain e {{\n\t\ttype filter hook {hook} {devices} priority filter; policy drop;\n\t}}\n}}\n"
             );
-            let found = findings(&lan, (&listing, Kind::Nft), &[], &[]);
+            let found = findings(&lan, (&listing, Kind::Nft), &[], &[], &Reached::new());
             assert_eq!(found.iter().any(|line| line.contains("lan0")), is_named, "{hook} {devices}: {found:?}");
         }
     }
@@ -240,7 +243,7 @@ fn what_we_send_and_what_is_led_away_is_named() {
         let listing = format!(
             "table ip nat {{\n\tchain PREROUTING {{\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\t{rule}\n\t}}\n}}\n"
         );
-        findings(&lan, (&listing, Kind::Nft), &[], &[])
+        findings(&lan, (&listing, Kind::Nft), &[], &[], &Reached::new())
     };
     let found = led("iifname \"lan0\" tcp dport 80 counter packets 0 bytes 0 redirect to :3128");
     assert!(found.len() == 1 && found[0].contains("leads away some of the connections"), "{found:?}");
@@ -274,7 +277,7 @@ fn what_lets_syns_pass_before_ours_is_named() {
             jump("lan0"),
             jump("lan1")
         );
-        findings(&lan, (&listing, Kind::Nft), &[], &around)
+        findings(&lan, (&listing, Kind::Nft), &[], &around, &Reached::new())
     };
     for (rule, some) in [
         ("counter accept", false),
@@ -307,4 +310,30 @@ fn what_lets_syns_pass_before_ours_is_named() {
     {
         assert_eq!(with(passes, passes, "counter accept"), [""; 0], "{passes}");
     }
+}
+
+/// Peers with a name, and those that call us, come by devices that only the running gateway knows.
+#[test]
+fn rules_at_the_device_by_which_a_peer_without_a_written_address_is_reached_are_named() {
+    let rules = ["iifname \"lo\" udp dport 4780 drop"];
+    let listing = format!(
+        "table ip wall {{\n\tchain it {{\n\t\ttype filter hook input priority filter; policy accept;\n\t\t{}\n\t}}\n}}\ntable netdev wall {{\n\tchain out {{\n\t\ttype filter hook egress device \"lo\" priority filter; policy accept;\n\t\tmeta l4proto udp drop\n\t}}\n}}\n",
+        rules[0]
+    );
+    for (address, words) in [
+        ("", "our datagrams to peers that call us"),
+        ("address = \"b.example:4780\"\n", "our datagrams to UDP port 4780"),
+    ] {
+        let config = config(&format!("{address}[intercept]\ninterfaces = [\"lan0\"]"));
+        let said = |reached: &Reached| findings(&config, (&listing, Kind::Nft), &[], &[], reached);
+        assert_eq!(said(&Reached::new()), [""; 0], "{address}");
+        let found = said(&Reached::from([[127, 0, 0, 1].into()]));
+        assert!(found.len() == 2 && found[0].contains("drops datagrams of peers to UDP port 4780"), "{found:?}");
+        assert!(found[1].contains(words), "{found:?}");
+    }
+    // Nothing is known of the ports of those that call.
+    let calls = config("[intercept]\ninterfaces = [\"lan0\"]");
+    let found = said(&calls, "output", &["ct state established udp sport 4780 drop"]);
+    assert!(found.len() == 1 && found[0].contains("our datagrams to peers that call us"), "{found:?}");
+    assert_eq!(said(&calls, "output", &["udp dport 53 drop", "ct state new drop"]), [""; 0]);
 }
