@@ -18,6 +18,9 @@ const EXAMPLES: &str = include_str!("examples/cure.txt");
 /// The format of the document.
 const FORMAT: &str = "wavelane-cure/1";
 
+/// A shaper that leaves less of the goodput than this is said to: it takes a tenth, and measurements differ by as much again.
+const GOODPUT_LEFT: f64 = 0.75;
+
 /// Arguments of `wavelane cure`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -117,8 +120,9 @@ fn refuse_early(file: &Path) -> Result<(), Failure> {
 fn refuse_void(document: &ProbeDocument) -> Result<(), Failure> {
     let Some(void) = document.phases.iter().find(|p| p.is_void()) else { return Ok(()) };
     let notes = document.notes.join("; ");
+    let why = if notes.is_empty() { "nothing of it came through in its time".to_owned() } else { notes };
     Err(Failure::refused(format!(
-        "there was no load {} to measure: {notes}. See that nothing between here and 'wavelane probe serve' stops TCP, and run this again",
+        "there was no load {} to measure: {why}. On a very slow line let it go on for longer (--seconds 60); else see that nothing between here and 'wavelane probe serve' stops TCP, and run this again",
         void.phase
     )))
 }
@@ -173,8 +177,19 @@ impl Told<'_> {
             "proposed": self.proposed.iter().map(one).collect::<Vec<_>>(), "by": means_here(),
             "config": (!self.proposed.is_empty()).then_some(self.file), "applied": self.after.is_some(),
             "file": self.args.file.display().to_string(), "after": self.after.map(figures),
-            "grade_after": self.after.and_then(|after| after.grade),
+            "grade_after": self.after.and_then(|after| after.grade), "worse": self.worse(),
         })
+    }
+
+    /// What the shaper has not made better, in words, by direction; downloads through `inside` are not seen from here.
+    fn worse(&self) -> Vec<String> {
+        let Some(after) = self.after else { return Vec::new() };
+        let of = |document: &ProbeDocument, phase: &str| {
+            let figures = document.phases.iter().find(|p| p.phase == phase)?;
+            Some((figures.rise_ms?, figures.goodput_bps?))
+        };
+        let shaped = self.proposed.iter().map(|one| one.direction).filter(|way| *way == "up");
+        shaped.filter_map(|way| worse(way, of(self.before, way)?, of(after, way))).collect()
     }
 
     /// The command that takes it back.
@@ -195,6 +210,9 @@ impl Told<'_> {
                     "\nthis machine's own downloads do not leave by {inside}, so 'down' shows nothing of it: measure from a machine behind it"
                 );
             }
+            for worse in self.worse() {
+                let _ = writeln!(text, "\n{worse}: '{undo}' takes it back");
+            }
             let file = self.args.file.display();
             let _ = writeln!(text, "\nset up by {file}; '{undo}' takes it back");
             return text;
@@ -207,6 +225,30 @@ impl Told<'_> {
         let _ = writeln!(text, "\nthis would keep the queue short{by}:\n\n{}", self.file.trim_end());
         text + &format!("\n\nset it up with --yes; take it back with '{undo}'\n")
     }
+}
+
+/// Whether a direction is no better than before: rise in milliseconds and goodput in bit/s.
+fn worse(way: &str, before: (f64, f64), after: Option<(f64, f64)>) -> Option<String> {
+    let Some(after) = after else {
+        return Some(format!("'{way}' could not be measured again, so whether it is better is not known"));
+    };
+    let mbit = |bps: f64| bps / 1e6;
+    let figures = format!(
+        "the rise was {:.1} ms and is {:.1} ms, the goodput was {:.2} Mbit/s and is {:.2} Mbit/s",
+        before.0,
+        after.0,
+        mbit(before.1),
+        mbit(after.1)
+    );
+    if after.0 >= before.0 {
+        let why = "the queue stands elsewhere, or the line's own rate moves, which --moving follows";
+        return Some(format!("'{way}' is no better for it ({figures}): {why}"));
+    }
+    // Nine tenths are meant to be left.
+    (after.1 < before.1 * GOODPUT_LEFT).then(|| {
+        let why = "a line that loses packets, or whose rate moves, was measured in a bad moment: measure again";
+        format!("'{way}' pays much for it ({figures}): {why}")
+    })
 }
 
 fn table(title: &str, document: &ProbeDocument) -> String {
@@ -227,4 +269,18 @@ fn document(value: &Value) -> String {
     }
     let text = serde_json::to_string_pretty(&value).expect("strings and numbers have a JSON form");
     text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direction_that_is_no_better_for_the_shaper_is_named() {
+        let said = |before, after| worse("up", before, after).unwrap_or_default();
+        assert_eq!(said((400.0, 5e6), Some((20.0, 4.5e6))), "");
+        assert!(said((40.0, 5e6), Some((40.0, 4.5e6))).starts_with("'up' is no better for it (the rise was 40.0 ms"));
+        assert!(said((400.0, 5e6), Some((20.0, 2.5e6))).contains("5.00 Mbit/s and is 2.50 Mbit/s"));
+        assert!(said((400.0, 5e6), None).contains("could not be measured again"));
+    }
 }
