@@ -118,7 +118,7 @@ enum Command {
     Init(Box<commands::InitArgs>),
     /// Show the running gateway's links and flows, and a counter and reason for every drop.
     Status(commands::StatusArgs),
-    /// Watch the running gateway: peers, lanes and flows, what was received and sent, rates both ways.
+    /// Watch the running gateway or proxy: peers, lanes, flows or connections, what was received and sent, rates both ways.
     #[cfg(feature = "full")]
     Top(top::TopArgs),
     /// Say of each peer and lane whether it is in order, and what to do if it is not.

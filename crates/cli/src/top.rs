@@ -1,4 +1,5 @@
-//! `wavelane top`: a running gateway's peers, lanes and flows, live. Rates are differences of two status documents by the gateway's own clock.
+//! `wavelane top`: a running gateway's peers, lanes and flows, or a proxy's connections, live. Rates are differences of two status documents by
+//! the daemon's own clock.
 
 use crate::probe_screen::{give_back, take};
 use crate::{Failure, Outcome, interrupt, print_while_read};
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use wavelane_base::text;
-use wavelane_daemon::commands;
+use wavelane_daemon::commands::{self, Seen};
+use wavelane_daemon::proxy::status as proxy;
 use wavelane_daemon::status::{LaneReport, Peer, Report};
 
 /// How often Ctrl-C is looked for while nothing is due.
@@ -45,14 +47,14 @@ impl From<Option<PathBuf>> for TopArgs {
 
 /// Shows the gateway until Ctrl-C, or `--count` times: on a screen if standard error is a terminal, else as text on standard output.
 pub(crate) fn top(args: &TopArgs) -> Outcome {
-    let look = || commands::report(args.control.as_deref()).map(|(_, report)| report).map_err(Failure::refused);
+    let look = || commands::seen(args.control.as_deref()).map_err(Failure::refused);
     let mut now = look()?;
     let stop = interrupt::flag_before(give_back)?;
     let mut terminal = take();
     let mut before = None;
     let mut looks = 0;
     let ended = loop {
-        let view = View::of(before.as_ref(), &now);
+        let view = View::seen(before.as_ref(), &now);
         match &mut terminal {
             Some(terminal) => drop(terminal.draw(|frame| view.draw(frame))),
             None => match print_while_read(&view.to_text()) {
@@ -90,13 +92,18 @@ type Fields = [String; 9];
 
 const LANES: [&str; 9] = ["peer, lane", "state", "received", "sent", "in", "out", "round trip", "loss in", "loss out"];
 const FLOWS: [&str; 9] = ["from", "to", "received", "sent", "in", "out", "by", "state", "age"];
+const CONNECTIONS: [&str; 9] =
+    ["client", "server", "sent up", "got down", "up", "down", "client rtt", "server rtt", "age"];
 
 /// What is shown of two documents.
 struct View {
     title: String,
     lanes: Vec<Fields>,
     helps: Vec<String>,
+    /// Above the flows.
+    heads: [&'static str; 9],
     flows: Vec<Fields>,
+    foot: &'static str,
 }
 
 fn bytes(octets: u64) -> String {
@@ -124,6 +131,33 @@ fn share(value: f64) -> String {
 }
 
 impl View {
+    fn seen(before: Option<&Seen>, now: &Seen) -> Self {
+        match (before, now) {
+            (Some(Seen::Gateway(before)), Seen::Gateway(now)) => Self::of(Some(before), now),
+            (_, Seen::Gateway(now)) => Self::of(None, now),
+            (Some(Seen::Proxy(before)), Seen::Proxy(now)) => Self::of_proxy(Some(before), now),
+            (_, Seen::Proxy(now)) => Self::of_proxy(None, now),
+        }
+    }
+
+    fn of_proxy(before: Option<&proxy::Report>, now: &proxy::Report) -> Self {
+        let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s);
+        let title = format!(
+            "proxy {}, mode {}, up {:.0} s: {} of {} connections, {} wait for their server, {} of {} in the pool",
+            now.name,
+            now.mode,
+            now.uptime_s,
+            now.connections,
+            now.connections_max,
+            now.pending,
+            bytes(now.waiting_bytes),
+            bytes(now.pool_bytes)
+        );
+        let helps = now.hindrances.iter().map(|line| format!("warning: {line}")).collect();
+        let foot = "up, sent up: what the client sends to the server. Ctrl-C ends.";
+        Self { title, lanes: Vec::new(), helps, heads: CONNECTIONS, flows: connections(before, now, seconds), foot }
+    }
+
     fn of(before: Option<&Report>, now: &Report) -> Self {
         let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s);
         let mut lanes = Vec::new();
@@ -158,14 +192,15 @@ impl View {
             bytes(now.buffered_bytes),
             bytes(now.pool_bytes)
         );
-        Self { title, lanes, helps, flows: flows(before, now, seconds) }
+        let foot = "received, in: what came from the peer. Ctrl-C ends.";
+        Self { title, lanes, helps, heads: FLOWS, flows: flows(before, now, seconds), foot }
     }
 
     /// Without a screen.
     fn to_text(&self) -> String {
         let mut out = format!("{}\n", self.title);
         let shown = self.flows.iter().take(FLOWS_PRINTED);
-        let tables = [(LANES, self.lanes.iter().collect::<Vec<_>>()), (FLOWS, shown.collect())];
+        let tables = [(LANES, self.lanes.iter().collect::<Vec<_>>()), (self.heads, shown.collect())];
         for (heads, rows) in tables.into_iter().filter(|(_, rows)| !rows.is_empty()) {
             let width = |column: usize| {
                 rows.iter().map(|row| row[column].chars().count()).chain([heads[column].len()]).max().unwrap_or(0)
@@ -195,8 +230,8 @@ impl View {
         frame.render_widget(Line::from(text::line(&self.title, usize::MAX).into_owned()), title);
         frame.render_widget(table(LANES, &self.lanes, [20, 6, 10, 10, 15, 15, 10, 8, 8]), lanes);
         frame.render_widget(Paragraph::new(self.helps.join("\n")), helps);
-        frame.render_widget(table(FLOWS, &self.flows, [22, 22, 10, 10, 15, 15, 8, 11, 6]), flows);
-        frame.render_widget(Line::from("received, in: what came from the peer. Ctrl-C ends."), foot);
+        frame.render_widget(table(self.heads, &self.flows, [22, 22, 10, 10, 15, 15, 10, 11, 6]), flows);
+        frame.render_widget(Line::from(self.foot), foot);
     }
 }
 
@@ -270,6 +305,39 @@ fn flows(before: Option<&Report>, now: &Report, seconds: f64) -> Vec<Fields> {
     list.into_iter().map(row).collect()
 }
 
+/// The connections of a proxy, those that move most now first.
+fn connections(before: Option<&proxy::Report>, now: &proxy::Report, seconds: f64) -> Vec<Fields> {
+    let moved = |c: &proxy::Connection| {
+        let near = c.near.as_ref().map_or((0, 0), |half| (half.in_bytes, half.out_bytes));
+        let far = c.far.as_ref().map_or((0, 0), |half| (half.out_bytes, half.in_bytes));
+        (near.0.max(far.0), near.1.max(far.1))
+    };
+    let list = before.map_or(&[][..], |before| &before.connection_list);
+    let earlier: BTreeMap<(&str, &str), (u64, u64)> =
+        list.iter().map(|c| ((&*c.source, &*c.target), moved(c))).collect();
+    let was = |c: &proxy::Connection| earlier.get(&(&*c.source, &*c.target)).copied();
+    let mut list: Vec<_> = now.connection_list.iter().collect();
+    let (sum, of) = (|(up, down): (u64, u64)| up + down, |c: &proxy::Connection| was(c).unwrap_or(moved(c)));
+    // Stable: equal ones stay in the document's order.
+    list.sort_by_key(|c| std::cmp::Reverse(sum(moved(c)).saturating_sub(sum(of(c)))));
+    let trip = |half: &Option<proxy::Half>| ms(half.as_ref().and_then(|half| half.rtt_ms));
+    let row = |c: &proxy::Connection| {
+        let ((up, down), was) = (moved(c), was(c));
+        [
+            c.source.clone(),
+            c.target.clone(),
+            bytes(up),
+            bytes(down),
+            rate(was.map(|was| was.0), up, seconds),
+            rate(was.map(|was| was.1), down, seconds),
+            trip(&c.near),
+            trip(&c.far),
+            format!("{:.0} s", c.age_s),
+        ]
+    };
+    list.into_iter().map(row).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -320,6 +388,32 @@ mod tests {
         assert_eq!(first.lanes[0][4], "-", "one look has no rate");
         // A gateway that was started again counts anew.
         assert_eq!(View::of(Some(&report(10.0, 5)), &report(1.0, 4)).lanes[0][4], "-");
+    }
+
+    #[test]
+    fn a_proxy_shows_its_connections_with_their_rates() {
+        let report = |uptime_s: f64, up: u64| {
+            let half = |in_bytes, out_bytes| {
+                Some(proxy::Half { in_bytes, out_bytes, rtt_ms: Some(62.0), ..proxy::Half::default() })
+            };
+            let one = |port: u16, up| proxy::Connection {
+                source: format!("10.1.0.2:{port}"),
+                target: "10.3.0.2:80".into(),
+                near: half(up, 5_000),
+                far: half(5_000, up),
+                ..proxy::Connection::default()
+            };
+            let connection_list = vec![one(1, 900_000_000), one(2, up)];
+            let (name, connections) = ("edge".into(), 2);
+            Seen::Proxy(Box::new(proxy::Report { name, uptime_s, connections, connection_list, ..Default::default() }))
+        };
+        let view = View::seen(Some(&report(10.0, 1_000_000)), &report(12.0, 6_000_000));
+        assert!(view.title.starts_with("proxy edge, ") && view.title.contains("2 of 0 connections"), "{}", view.title);
+        let row = ["10.1.0.2:2", "10.3.0.2:80", "6.00 MB", "5.0 kB", "20.00 Mbit/s", "0.00 Mbit/s", "62.0 ms"];
+        assert_eq!(view.flows[0][..7], row, "what moves now stands first");
+        let text = view.to_text();
+        assert!(text.contains("client rtt") && text.contains("20.00 Mbit/s"), "{text}");
+        assert_eq!(View::seen(None, &report(12.0, 6_000_000)).flows[0][4], "-", "one look has no rate");
     }
 
     #[test]

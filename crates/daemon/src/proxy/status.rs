@@ -368,8 +368,12 @@ impl fmt::Display for Report {
         if self.mode != config::Mode::Mirror.word() {
             writeln!(
                 f,
-                "connections {} of {}, waiting for their server {}, {} of {} B wait here",
-                self.connections, self.connections_max, self.pending, self.waiting_bytes, self.pool_bytes
+                "connections {} of {}, waiting for their server {}; {:.2} of {:.2} MB wait here",
+                self.connections,
+                self.connections_max,
+                self.pending,
+                self.waiting_bytes as f64 / 1e6,
+                self.pool_bytes as f64 / 1e6
             )?;
         }
         if let Some(half_open) = self.half_open.filter(|n| *n > 0) {
