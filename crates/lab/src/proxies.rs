@@ -40,11 +40,17 @@ pub(crate) struct Proxies {
     _folder: Folder,
 }
 
-/// The gateways between the ends of flows of TCP.
+/// The gateways between the ends of flows of TCP; where somebody's own programs run in the place of flows, between any two endpoints.
 fn crossed(scenario: &Scenario) -> Vec<usize> {
     let mut found: Vec<usize> = Vec::new();
-    for flow in scenario.flows.iter().filter(|flow| !flow.app.is_datagrams()) {
-        let path = scenario.nodes_of_path(&flow.from, &flow.to).unwrap_or_default();
+    let flows = scenario.flows.iter().filter(|flow| !flow.app.is_datagrams());
+    let mut ways: Vec<(&str, &str)> = flows.map(|flow| (flow.from.as_str(), flow.to.as_str())).collect();
+    if scenario.flows.is_empty() {
+        let ends = || scenario.nodes.iter().filter(|node| node.kind == NodeKind::Endpoint).map(|n| n.name.as_str());
+        ways = ends().flat_map(|from| ends().map(move |to| (from, to))).collect();
+    }
+    for (from, to) in ways {
+        let path = scenario.nodes_of_path(from, to).unwrap_or_default();
         let inner = path.iter().skip(1).take(path.len().saturating_sub(2));
         found.extend(inner.filter(|node| scenario.nodes[**node].kind == NodeKind::Gateway));
     }
@@ -58,8 +64,7 @@ pub(crate) fn review(scenario: &Scenario) -> Result<(), String> {
     let crossed = crossed(scenario);
     if crossed.is_empty() {
         return Err(
-            "no flow of TCP crosses a gateway between its ends, so nothing is split: make a node on the way a gateway"
-                .into(),
+            "no TCP crosses a gateway between its ends, so nothing is split: make a node on the way a gateway".into()
         );
     }
     let name = |node: &&usize| scenario.nodes[**node].name.as_str();

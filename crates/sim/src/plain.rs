@@ -143,7 +143,7 @@ impl Shape<'_> {
             crossed |= !there.is_empty();
         }
         (!crossed).then(|| {
-            "no flow of TCP crosses a gateway between its ends, so nothing is split: make a node on the way a gateway"
+            "no TCP crosses a gateway between its ends, so nothing is split: make a node on the way a gateway"
                 .to_owned()
         })
     }

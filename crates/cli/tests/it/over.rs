@@ -114,6 +114,17 @@ fn gateways_need_no_root_either() {
     assert!(o.status.success(), "{}", err(&o));
     // At 20 % loss CUBIC alone would take minutes for it, and curl give up.
     assert!(std::fs::read(nobody.0.0.join("copy")).unwrap() == body, "what came is not what was sent");
+    // Proxies in the same places, which say what they took.
+    std::fs::copy(scenarios().join("links/fast.toml"), nobody.0.0.join("fast.toml")).unwrap();
+    for option in ["split", "snoop"] {
+        let stack = format!("tcp-bbr+{option}");
+        let serve = ["fast.toml", "--stack", &stack, "--out", option, "--at", "server", serve[4]];
+        let o = nobody.over(&[&serve[..], &fetch[..]].concat());
+        assert!(o.status.success(), "{}", err(&o));
+        let log = nobody.0.read(&format!("{option}/log.txt"));
+        let counter = if option == "split" { "connections_taken=1" } else { "snoop_kept=" };
+        assert!(log.contains("proxy a: ") && log.contains("proxy b: ") && log.contains(counter), "{log}");
+    }
 }
 
 #[test]
