@@ -29,6 +29,13 @@ const WINDOW_MAX: u32 = 1 << 30;
 /// More than any window without its scale.
 const WINDOW_UNSCALED: u32 = 1 << 20;
 
+/// How long after the first packet that we saw of a connection the host may acknowledge what had passed before: by then its sender has sent
+/// again what was missing, or the way is slower than repairs from here are worth.
+const EARLIER: Span = Span::from_secs(10);
+/// A connection with segments here of which was heard this lately is not over because a SYN says so: whoever begins anew after a crash repeats
+/// it, and a direction without packets is forgotten.
+const LIVE: Span = RTO_MAX;
+
 /// A direction of a connection: sender and receiver of its data.
 type Direction = (SocketAddr, SocketAddr);
 
@@ -78,6 +85,8 @@ struct Way {
     owed: (u32, Instant),
     /// From a segment's passing to its acknowledgement: mean and deviation (RFC 6298, section 2).
     round_trip: Option<(Span, Span)>,
+    /// When its first packet was seen.
+    born: Instant,
     heard: Instant,
 }
 
@@ -138,6 +147,29 @@ impl Way {
     fn is_over(&self) -> bool {
         self.fin.is_some() && self.fin == self.acked.map(|(acked, _)| acked)
     }
+    /// What the segments here acknowledge of the host's own octets.
+    fn their_acks(&self) -> impl Iterator<Item = u32> {
+        let ends = [self.segments.front(), self.segments.back()].into_iter().flatten();
+        ends.filter_map(|segment| Some(TcpPacket::parse(&segment.packet).ok()?.header.ack))
+    }
+    /// Whether the host may send that octet now, as far as the segments here tell. Who sends blindly has to guess it.
+    fn is_near(&self, seq: u32) -> bool {
+        let is_near = |ack: u32| seq.wrapping_sub(ack).min(ack.wrapping_sub(seq)) < WINDOW_UNSCALED;
+        self.segments.is_empty() || self.their_acks().any(is_near)
+    }
+    /// Whether the sender of this direction's data may reset it: the receiver takes what continues its octets (RFC 5961, section 3.2).
+    fn is_reset_by_sender(&self, seq: u32) -> bool {
+        self.segments.is_empty() || [self.acked.map(|(acked, _)| acked), self.end].contains(&Some(seq))
+    }
+    /// Whether its host may: with what a segment here acknowledges (RFC 9293, section 3.5.2), or near that and with an acknowledgement of its own.
+    fn is_reset_by_host(&self, seq: u32, ack: Option<u32>) -> bool {
+        let is_between = |ack: u32| {
+            let first = self.acked.map(|(acked, _)| acked).or(self.segments.front().map(|first| first.seq));
+            first.zip(self.end).is_some_and(|(first, end)| !before(ack, first) && !before(end, ack))
+        };
+        let answers = self.their_acks().any(|theirs| theirs == seq);
+        self.segments.is_empty() || answers || ack.is_some_and(is_between) && self.is_near(seq)
+    }
     fn octets(&self) -> usize {
         self.segments.iter().map(|segment| segment.packet.len()).sum()
     }
@@ -187,8 +219,14 @@ impl Snoop {
         let Ok(segment) = TcpPacket::parse(packet) else { return true };
         let (source, target, header) = (segment.source, segment.target, segment.header);
         if header.flags.has(Flags::RST) {
-            self.forget((source, target));
-            self.forget((target, source));
+            // One that was blindly sent ends no connection, and no repairs.
+            let ack = header.flags.has(Flags::ACK).then_some(header.ack);
+            let ways = [self.ways.get(&(source, target)), self.ways.get(&(target, source))];
+            let by_sender = ways[0].is_none_or(|way| way.is_reset_by_sender(header.seq));
+            if by_sender && ways[1].is_none_or(|way| way.is_reset_by_host(header.seq, ack)) {
+                self.forget((source, target));
+                self.forget((target, source));
+            }
             return true;
         }
         let len = u32::try_from(segment.payload.len()).unwrap_or(0);
@@ -196,7 +234,7 @@ impl Snoop {
         if header.flags.has(Flags::ACK) && is_snooped(source) {
             let plain = len == 0 && !header.flags.has(Flags::SYN) && !header.flags.has(Flags::FIN);
             let plain = plain.then_some(&header.options.sack);
-            passes = self.acked(now, (target, source), (header.ack, header.window), plain);
+            passes = self.acked(now, (target, source), (header.seq, header.ack, header.window), plain);
             if self.ways.get(&(target, source)).is_some_and(Way::is_over) {
                 self.forget((target, source));
             }
@@ -247,6 +285,7 @@ impl Snoop {
             duplicates: 0,
             owed: (0, now),
             round_trip: None,
+            born: now,
             heard: now,
         }))
     }
@@ -255,6 +294,9 @@ impl Snoop {
         let old = self.ways.get(&direction);
         // Its repeat says nothing new.
         if old.is_some_and(|way| way.is_whole && way.acked.is_some_and(|(acked, _)| acked == first)) {
+            return;
+        }
+        if old.is_some_and(|way| !way.segments.is_empty() && now.since(way.heard) < LIVE) {
             return;
         }
         let scale = old.and_then(|way| way.scale);
@@ -305,7 +347,7 @@ impl Snoop {
         &mut self,
         now: Instant,
         direction: Direction,
-        (ack, window): (u32, u16),
+        (seq, ack, window): (u32, u32, u16),
         plain: Option<&SackBlocks>,
     ) -> bool {
         let Some(way) = self.ways.get_mut(&direction) else { return true };
@@ -313,7 +355,8 @@ impl Snoop {
         // Of what did not pass here no host has anything: it is forged, or old, and would end all repairs up to there. But before we looked
         // a window of data may have passed, of which the first that we saw was the repeat of a hole.
         if before(end, ack) {
-            if way.is_whole || ack.wrapping_sub(end) > way.reach() {
+            let is_late = way.is_whole || now.since(way.born) >= EARLIER;
+            if is_late || ack.wrapping_sub(end) > way.reach() || !way.is_near(seq) {
                 self.done.beyond += 1;
                 return true;
             }

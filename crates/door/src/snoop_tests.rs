@@ -303,6 +303,11 @@ fn a_repeated_syn_changes_nothing_and_a_new_one_begins_anew() {
     assert_eq!(snoop.held(), (1, 1_040));
     handle(&mut snoop, at(2), &ack(SEGMENT, 500));
     handle(&mut snoop, at(2), &data(SEGMENT));
+    // In the name of one that lives nobody begins anew.
+    shake(&mut snoop, 0);
+    assert_eq!(snoop.held(), (1, 1_040));
+    snoop.ways.values_mut().for_each(|way| way.segments.clear());
+    snoop.octets = 0;
     shake(&mut snoop, 0);
     assert_eq!(snoop.held(), (1, 0));
     let way = snoop.ways.values().next().unwrap();
@@ -314,6 +319,56 @@ fn a_repeated_syn_changes_nothing_and_a_new_one_begins_anew() {
     let mut none = Snoop::new(0, 1 << 20);
     shake(&mut none, 7);
     assert_eq!((none.held(), none.poll_timeout()), ((0, 0), None));
+}
+
+/// Who does not see a connection knows neither end's numbers.
+#[test]
+fn what_is_blindly_sent_ends_no_repairs() {
+    let [server, client] = ends();
+    let reset = |ends, seq, ack, flags: Flags| packet(ends, (seq, ack), (Flags(Flags::RST.0 | flags.0), 0), 0);
+    let (none, with_ack) = (Flags(0), Flags::ACK);
+    let up = [client, server];
+    let begun = || {
+        let mut snoop = Snoop::new(10, 1 << 20);
+        for n in 5..8 {
+            handle(&mut snoop, at(n.into()), &packet(ends(), (n * SEGMENT, 77), (Flags::ACK, 500), SEGMENT));
+        }
+        // An acknowledgement of the first.
+        handle(&mut snoop, at(8), &packet(up, (77, 6 * SEGMENT), (Flags::ACK, 500), 0));
+        assert_eq!(snoop.held(), (1, 2 * 1_040));
+        snoop
+    };
+    let far = 3 << 20;
+    let forged = [
+        reset(ends(), 6 * SEGMENT + 1, 0, none),
+        reset(ends(), far, 77, with_ack),
+        reset(up, 78, 0, none),
+        reset(up, far, 7 * SEGMENT, with_ack),
+        reset(up, 77 + far, 9 * SEGMENT, with_ack),
+        // Of what passed before we looked, by somebody who does not know the host's numbers.
+        packet(up, (far, 20 * SEGMENT), (Flags::ACK, 500), 0),
+        packet(ends(), (far, 0), (SYN_ACK, 500), 0),
+        packet(ends(), (far, 0), (Flags::SYN, 500), 0),
+    ];
+    for (which, forged) in forged.iter().enumerate() {
+        let mut snoop = begun();
+        assert!(handle(&mut snoop, at(20), forged), "they are the ends' to judge");
+        assert_eq!(snoop.held(), (1, 2 * 1_040), "{which}");
+    }
+    // Nor later, whoever knows them.
+    let mut snoop = begun();
+    handle(&mut snoop, at(11_000), &packet(up, (77, 20 * SEGMENT), (Flags::ACK, 500), 0));
+    assert_eq!((snoop.held(), snoop.done.beyond), ((1, 2 * 1_040), 1));
+    for true_one in [
+        reset(ends(), 6 * SEGMENT, 0, none),
+        reset(ends(), 8 * SEGMENT, 0, with_ack),
+        reset(up, 77, 0, none),
+        reset(up, 80, 8 * SEGMENT, with_ack),
+    ] {
+        let mut snoop = begun();
+        handle(&mut snoop, at(20), &true_one);
+        assert_eq!(snoop.held(), (0, 0));
+    }
 }
 
 #[test]
