@@ -166,6 +166,55 @@ fn hosts_of_a_link_are_led_here_and_told_the_truth_at_the_end() {
     });
 }
 
+/// The last words are tried again on a link that is full, and it is said whom they did not reach where it takes nothing.
+#[test]
+fn the_last_words_reach_their_hosts_on_a_full_link_or_it_is_said_that_they_do_not() {
+    let _alone = alone();
+    if !root_or_skip("proxy_last_words") {
+        return;
+    }
+    let world = World::new("arplast");
+    let _switch = switch(&world);
+    // All know each other before.
+    wait_for("the way without a proxy", || {
+        ["10.1.0.254", "fd00:1::254"]
+            .iter()
+            .all(|at| world.sh(&world.client, &format!("ping -c 1 -W 5 {at} || true")).contains(" 1 received"))
+    });
+    let [proxy_mac, router_mac, client_mac] =
+        [(&world.a, "lan0"), (&world.b, "lan1"), (&world.client, "eth0")].map(|(ns, device)| mac(&world, ns, device));
+    let led = |mac: [&str; 2]| {
+        let routers = ["10.1.0.254", "fd00:1::254"].iter().all(|at| believes(&world, &world.client, at, mac[0]));
+        routers && ["10.1.0.2", "fd00:1::2"].iter().all(|at| believes(&world, &world.b, at, mac[1]))
+    };
+    let queue = |limit: u32| format!("tc qdisc replace dev lan0 root tbf rate 64kbit burst 1600 limit {limit}");
+    for (limit, reaches) in [(1_600, true), (10, false)] {
+        let mut proxy = start(&world, "kernel");
+        wait_for("both ends to be led here", || led([&proxy_mac, &proxy_mac]));
+        world.sh(&world.a, &queue(limit));
+        // Twenty times what the link takes, until the end of the test.
+        let mut flood = Command::new("sh");
+        flood.args(["-c", "exec timeout 120 ping -q -i 0.002 -s 400 10.1.0.2 >/dev/null"]);
+        let mut flood = world.a.spawn(flood, ChildEnd::Kill).unwrap().unwrap();
+        wait_for("a full link", || {
+            let said = world.sh(&world.a, "tc -s qdisc show dev lan0");
+            said.split("dropped ")
+                .nth(1)
+                .and_then(|rest| rest.split(',').next()?.parse().ok())
+                .is_some_and(|n: u64| n > 20)
+        });
+        assert_eq!(proxy.stop(), Some(0));
+        let unsaid = proxy.log().contains("hosts could not be told who has the addresses");
+        assert_eq!(unsaid, !reaches, "{}", proxy.log());
+        flood.kill().unwrap();
+        flood.wait().unwrap();
+        world.sh(&world.a, "tc qdisc del dev lan0 root");
+        if reaches {
+            wait_for("the truth", || led([&router_mac, &client_mac]));
+        }
+    }
+}
+
 #[test]
 fn hosts_follow_a_link_address_that_changes() {
     let _alone = alone();
