@@ -2,7 +2,7 @@
 //!
 //! Memory is one buffer, whatever the file's size. Damage ends the reading; everything read before it is used.
 
-use super::link::{LinkType, Unread};
+use super::link::{LinkType, Unread, ip_of};
 use super::unpack::{Full, Stored, decompressed};
 use pcap_parser::pcapng::Block;
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
@@ -79,6 +79,8 @@ impl Ending {
 
 /// No packet of IP is longer, with what a link puts in front: a rest of more is not one that is cut off.
 const PACKET_MAX: u64 = 65_535 + 1_024;
+/// Octets that a frame has behind its packet: padding to Ethernet's least, check sequences, what switches append.
+const BEHIND_MAX: usize = 128;
 /// Octets that a block has beside its packet: its head, and comments of usual length.
 const OPTIONS_MAX: u64 = 4 << 10;
 
@@ -300,7 +302,28 @@ impl State {
             (true, Some(2 | 6), Some(length)) => (captured..=captured + OPTIONS_MAX).contains(&length),
             _ => return false,
         };
-        fits && captured <= wire.min(PACKET_MAX)
+        fits && captured <= wire.min(PACKET_MAX) && !self.is_longer_than_its_packet(data, captured)
+    }
+    /// Whether a frame of so many octets, whose beginning is there, contradicts the length in its packet's own header.
+    fn is_longer_than_its_packet(&self, data: &[u8], captured: u64) -> bool {
+        let (number, at) = match self.next_generation {
+            true if self.word(data, 0) == Some(6) => (self.word(data, 8).unwrap_or(0), 28),
+            // Which interface an obsolete block is of is not looked for.
+            true => return false,
+            false => (0, 16),
+        };
+        let link = self.interfaces.get(number as usize).and_then(|interface| interface.link.ok());
+        let frame = data.get(at..).unwrap_or_default();
+        let Some(packet) = link.and_then(|link| ip_of(link, frame).ok()) else { return false };
+        let length = |at: usize| Some(usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?)));
+        let stated = match packet.first().map(|first| first >> 4) {
+            Some(4) => length(2),
+            Some(6) => length(4).filter(|octets| *octets > 0).map(|octets| 40 + octets),
+            _ => None,
+        };
+        // Of none the sender's card was to write it.
+        let stated = stated.filter(|octets| *octets > 0);
+        stated.is_some_and(|octets| captured > (frame.len() - packet.len() + octets + BEHIND_MAX) as u64)
     }
     fn interface(&mut self, number: i32, snaplen: u32, ticks_per_s: u128, offset_s: i64) {
         let link = LinkType::of(number).ok_or(Unread::LinkType);

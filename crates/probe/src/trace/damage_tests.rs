@@ -166,7 +166,8 @@ fn a_small_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_i
     let starts = blocks(&pcapng());
     // Of pcap a head of 24 octets, then packets of 16 and 40 or 90: the third begins at 136.
     const THIRD: usize = 24 + 2 * 56;
-    let kinds: [(&str, Vec<u8>, Change<'_>, bool); 12] = [
+    let alike = |file: &mut Vec<u8>, places: &[usize]| places.iter().for_each(|at| file[*at] ^= 0x40);
+    let kinds: [(&str, Vec<u8>, Change<'_>, bool); 14] = [
         ("cut off in pcap", pcap(false, false), &|file| file.truncate(file.len() - 7), false),
         ("cut off in the first of its packets but one", pcap(false, true), &|file| file.truncate(THIRD + 20), false),
         ("cut off in a head", pcap(true, false), &|file| file.truncate(THIRD + 9), false),
@@ -175,6 +176,13 @@ fn a_small_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_i
         ("a length of pcap, of the other order", pcap(false, true), &|file| file[THIRD + 10] ^= 0x40, true),
         ("the length of a block", pcapng(), &|file| file[starts[4] + 5] ^= 0x40, true),
         ("the second length of a block", pcapng(), &|file| file[starts[5] - 4] ^= 1, true),
+        ("all lengths of a packet alike", pcap(false, false), &|file| alike(file, &[THIRD + 9, THIRD + 13]), true),
+        (
+            "all lengths of a block alike",
+            pcapng(),
+            &|file| alike(file, &[starts[4] + 5, starts[4] + 21, starts[4] + 25]),
+            true,
+        ),
         ("near the end", pcapng(), &|file| file[starts[starts.len() - 4] + 5] ^= 0x40, false),
         ("two files behind one", pcap(false, false).repeat(3), &|_| {}, true),
         (
