@@ -15,7 +15,8 @@ TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace babeld:babeld kill
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools mptcpize:mptcpize
 # What judges and tries our packages.
-PACKAGE_TOOLS := lintian:lintian debootstrap:debootstrap aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
+# Debian's g++ for aarch64 brings the C library's headers, which gcc alone only recommends.
+PACKAGE_TOOLS := lintian:lintian debootstrap:debootstrap aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
 SING_BOX := github.com/sagernet/sing-box/cmd/sing-box@v1.14.1
 NEXTEST := 0.9.151
 

@@ -3,7 +3,7 @@
 # PROGRAMS, and runs them under an emulator: that they link, start, and reckon as here. Exit 77 if that cannot be tried here.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-for pair in aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static; do
+for pair in aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static; do
   command -v "${pair%%:*}" >/dev/null || { echo "${pair%%:*} is missing: apt-get install ${pair##*:}" >&2; exit 77; }
 done
 target=aarch64-unknown-linux-musl
