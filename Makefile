@@ -122,13 +122,15 @@ FEATURES ?=
 # Most octets of wavelaned, for a router's flash; 0 for any.
 DAEMON_MAX := 8000000
 static:
-	@$(call install,$(BUILD_TOOLS) musl-gcc:musl-tools)
+	@$(call install,$(BUILD_TOOLS))
 	rustup target add "$(TARGET)" 2>/dev/null || { echo "no standard library for $(TARGET): 'rustup target list' has the names" >&2; exit 2; }
 	# For another processor: the compiler of that processor's Linux, which links with the standard library's own musl.
 	other="$(TARGET)"
 	other="$${other%%-*}"
-	if [[ $$other != $$(uname -m) ]]; then
-	  $(call install,$$other-linux-gnu-gcc:gcc-$${other//_/-}-linux-gnu)
+	if [[ $$other = $$(uname -m) ]]; then
+	  $(call install,musl-gcc:musl-tools)
+	else
+	  $(call install,$$other-linux-gnu-g++:g++-$${other//_/-}-linux-gnu)
 	  name="$$(tr a-z- A-Z_ <<<"$(TARGET)")"
 	  export "CC_$$(tr - _ <<<"$(TARGET)")=$$other-linux-gnu-gcc" "CARGO_TARGET_$${name}_LINKER=$$other-linux-gnu-gcc"
 	fi
