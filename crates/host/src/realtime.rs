@@ -18,21 +18,26 @@ pub fn now() -> Instant {
 ///
 /// Returns whether something is readable; a signal counts as a time-out, so callers loop.
 pub fn wait(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<bool> {
+    Ok(wait_each(fds, deadline)?.contains(&true))
+}
+
+/// Like [`wait`]; returns which of them are readable.
+pub fn wait_each(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<Vec<bool>> {
     poll(fds, PollFlags::POLLIN, deadline)
 }
 
 /// Like [`wait`], but until `fd` is writable or, if it is connecting, until that has succeeded or failed.
 pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
-    poll(&[fd], PollFlags::POLLOUT, deadline)
+    Ok(poll(&[fd], PollFlags::POLLOUT, deadline)?.contains(&true))
 }
 
-fn poll(fds: &[BorrowedFd<'_>], flags: PollFlags, deadline: Instant) -> io::Result<bool> {
+fn poll(fds: &[BorrowedFd<'_>], flags: PollFlags, deadline: Instant) -> io::Result<Vec<bool>> {
     let left = deadline.since(now()).as_nanos();
     let timeout = TimeSpec::nanoseconds(i64::try_from(left).unwrap_or(i64::MAX));
     let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(*fd, flags)).collect();
     match nix::poll::ppoll(&mut polled, Some(timeout), None) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Ok(_) => Ok(polled.iter().map(|fd| fd.revents().is_none_or(|found| !found.is_empty())).collect()),
+        Err(nix::errno::Errno::EINTR) => Ok(vec![false; fds.len()]),
         Err(e) => Err(e.into()),
     }
 }

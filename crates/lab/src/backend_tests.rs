@@ -1,4 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "backend_cell_tests.rs"]
+mod cells;
 #[path = "backend_end_tests.rs"]
 mod end;
 #[path = "backend_line_tests.rs"]
@@ -469,7 +471,7 @@ size = "1 MB"
     assert_eq!(of("channels.air"), Some(Treatment::Imposed));
     assert!(review_stack(&scenario, named("pepsal")).is_err());
     let rts = Stack { option: StackOption::Rts, ..Stack::tcp(TcpKind::Cubic) };
-    assert!(review_stack(&scenario, rts).unwrap_err().contains("Wi-Fi"));
+    assert!(review_stack(&scenario, rts).unwrap_err().contains("kind wifi"));
     for (kind, what) in [(TcpKind::Y2001, "2001"), (TcpKind::Bbr3, "BBR version 3")] {
         let why = review_stack(&scenario, tcp(kind)).unwrap_err();
         assert!(why.contains(what) && why.contains("--on sim"), "{why}");

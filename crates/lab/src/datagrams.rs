@@ -1,7 +1,7 @@
 //! UDP datagrams of programs elsewhere over a scenario's channel.
 
 use crate::LabError;
-use crate::driver::{MTU, Port};
+use crate::driver::{MTU, Port, two};
 use crate::sockets::rest_until;
 use crate::world::{is_veth, start_channel};
 use std::io::{self, ErrorKind};
@@ -232,7 +232,7 @@ pub fn carry(
         Unserved { others: near.others, too_long: (near.too_long.0 + far.too_long.0, longest) }
     };
     let ports = [Port::Datagrams(near), Port::Datagrams(far)];
-    let running = start_channel(scenario, channel, scenario.seed, (ports, [None, None]), [None; 2])?;
+    let running = start_channel(scenario, channel, scenario.seed, two(ports, [None, None]), [None; 2])?;
     let began = realtime::now();
     running.begin(began);
     ready(&channel.name, here);

@@ -1,4 +1,4 @@
-//! Drives one channel machine between two TUN devices in real time, on its own thread.
+//! Drives one channel machine between TUN devices in real time, on its own thread.
 //!
 //! The machine runs in virtual time: it is woken exactly at the deadlines it requested, in order, and its output is written as soon as the
 //! host gets there. The difference is recorded as lateness. Arriving packets are stamped with the time they are read. A run has two phases:
@@ -9,6 +9,7 @@
 use crate::datagrams::Datagrams;
 use crate::lateness::Lateness;
 use crate::pcapng::{CaptureFile, PortDirection};
+use crate::world::unix_offset_ns;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,11 +20,10 @@ use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
 use wavelane_host::tty::Pty;
 use wavelane_host::tun::Tun;
+use wavelane_run::RadioRaw;
 use wavelane_wire::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};
 use wavelane_wire::packet::{mark_congestion, queue_meta};
 
-/// The two ports of a channel: first and second end.
-const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 /// Largest packet a port may carry; a longer one shows that an offload is enabled, and fails the run.
 pub const MTU: usize = 1500;
 /// Buffer space for oversized packets, so that they are detected and not truncated.
@@ -45,6 +45,9 @@ const CHECKED_ONE_IN: u64 = 64;
 
 /// A change applied to the machine at a given time of the run.
 pub(crate) type ChangeFn<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
+
+/// What a cell's stations have done, at the time since the run's start.
+pub(crate) type RadioFn<M> = Box<dyn Fn(&M, Span) -> RadioRaw + Send>;
 
 /// Whether a machine can accept a packet arriving at an end.
 pub(crate) type RoomFn<M> = Box<dyn Fn(&M, usize) -> bool + Send>;
@@ -111,8 +114,8 @@ impl AsFd for Port {
 pub(crate) struct Job<M> {
     /// The channel's name, for messages and the thread's name.
     pub(crate) name: String,
-    /// The devices at the first and second end.
-    pub(crate) ports: [Port; 2],
+    /// The devices: at the first and second end, or of a cell's pairs of stations two each.
+    pub(crate) ends: Vec<End>,
     /// Carries packets until the run starts.
     pub(crate) setup: M,
     /// Carries packets from the run's start.
@@ -121,12 +124,47 @@ pub(crate) struct Job<M> {
     pub(crate) changes: Vec<(Span, ChangeFn<M>)>,
     /// Packets stay in a device's ring until the machine has room for them.
     pub(crate) room: RoomFn<M>,
-    /// Captures at the first and second end.
-    pub(crate) captures: [Option<CaptureFile>; 2],
     /// Offset of CLOCK_REALTIME from CLOCK_MONOTONIC, for the capture timestamps.
     pub(crate) unix_offset_ns: u64,
     /// A line elsewhere damages packets, so that a wrong checksum shows no offload.
     pub(crate) damaged: bool,
+    /// Deadlines that are nearer than this are served together: of a cell's most let nothing out.
+    pub(crate) rest: Span,
+    /// Of a cell.
+    pub(crate) radio: Option<RadioFn<M>>,
+}
+
+/// A device, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) port: Port,
+    /// The machine's port behind it.
+    pub(crate) place: PortId,
+    pub(crate) capture: Option<CaptureFile>,
+}
+
+impl<M> Job<M> {
+    /// A medium of which packets come out as they are due; it takes every packet, and its parameters stay.
+    pub(crate) fn new(name: &str, ends: Vec<End>, setup: M, run: M) -> Self {
+        Self {
+            name: name.to_owned(),
+            ends,
+            setup,
+            run,
+            changes: Vec::new(),
+            room: Box::new(|_, _| true),
+            unix_offset_ns: unix_offset_ns(),
+            damaged: false,
+            rest: Span::ZERO,
+            radio: None,
+        }
+    }
+}
+
+/// The ends of a medium between two ports.
+pub(crate) fn two(ports: [Port; 2], captures: [Option<CaptureFile>; 2]) -> Vec<End> {
+    let both = ports.into_iter().zip(captures).zip([PortId(0), PortId(1)]);
+    both.map(|((port, capture), place)| End { port, place, capture }).collect()
 }
 
 /// Switches and counters shared with the thread.
@@ -137,7 +175,7 @@ pub(crate) struct Shared {
     stop: AtomicBool,
     /// Pass all packets immediately: the run is over and connections are being closed.
     bypass: AtomicBool,
-    /// IP bytes offered at each end since the run's start.
+    /// IP bytes offered at each end since the run's start; of a cell, at all ends of either kind.
     offered: [AtomicU64; 2],
     fault: Mutex<Option<String>>,
 }
@@ -147,8 +185,8 @@ pub(crate) struct Shared {
 pub(crate) struct Outcome {
     /// Lateness of every delivery since the run's start.
     pub(crate) lateness: Lateness,
-    /// Packets for each end that its kernel refused.
-    pub(crate) refused: [u64; 2],
+    /// Packets that a kernel refused.
+    pub(crate) refused: u64,
     /// Packets that the kernel dropped before they were read.
     pub(crate) unread: u64,
     /// Packets missing from the captures.
@@ -157,6 +195,8 @@ pub(crate) struct Outcome {
     pub(crate) capture_error: Option<String>,
     /// Whether the thread ran at real-time priority.
     pub(crate) preferred: bool,
+    /// What the stations of a cell did from the run's start until its end.
+    pub(crate) radio: Option<RadioRaw>,
 }
 
 /// A running channel.
@@ -220,11 +260,11 @@ struct Placed<M> {
 /// Devices, captures and counters: everything around the machines.
 struct Ports {
     name: String,
-    ends: [Port; 2],
-    captures: [Option<CaptureFile>; 2],
+    ends: Vec<End>,
     unix_offset_ns: u64,
     outcome: Outcome,
-    seen: [u64; 2],
+    /// Packets that came at each end.
+    seen: Vec<u64>,
     out: Vec<u8>,
 }
 
@@ -253,8 +293,8 @@ impl<M: Machine> Placed<M> {
     /// Writes the machine's output at `due`, in real time.
     fn drain(&mut self, due: Instant, ports: &mut Ports) {
         let local = self.local(due);
-        for (end, port) in PORTS.into_iter().enumerate() {
-            while let Some(transmit) = self.machine.poll_transmit(local, port, &mut ports.out, 1) {
+        for end in 0..ports.ends.len() {
+            while let Some(transmit) = self.machine.poll_transmit(local, ports.ends[end].place, &mut ports.out, 1) {
                 if transmit.ecn == Ecn::Ce {
                     mark_congestion(&mut ports.out[..transmit.len]);
                 }
@@ -269,14 +309,15 @@ impl Ports {
     /// Hands the first `len` bytes of the out-buffer, due at `due`, to the kernel at `end`.
     fn deliver(&mut self, end: usize, len: usize, due: Instant, counted: bool) {
         let packet = &self.out[..len];
-        if self.ends[end].write(packet).is_err() {
-            self.outcome.refused[end] += 1;
+        let end = &mut self.ends[end];
+        if end.port.write(packet).is_err() {
+            self.outcome.refused += 1;
         }
         let done = realtime::now();
         if counted {
             self.outcome.lateness.note(done.since(due));
         }
-        if let Some(capture) = &mut self.captures[end] {
+        if let Some(capture) = &mut end.capture {
             capture.note(done.as_nanos() + self.unix_offset_ns, PortDirection::In, packet);
         }
     }
@@ -289,25 +330,40 @@ struct Pump<M> {
     next: Option<M>,
     changes: VecDeque<(Span, ChangeFn<M>)>,
     room: RoomFn<M>,
+    radio: Option<RadioFn<M>>,
     shared: Arc<Shared>,
     input: Vec<u8>,
+    /// By end: whether packets may wait there.
+    ready: Vec<bool>,
     damaged: bool,
+    rest: Span,
 }
 
 impl<M: Machine> Pump<M> {
     fn new(job: Job<M>, shared: Arc<Shared>) -> Self {
+        let ends = job.ends.len();
         let ports = Ports {
             name: job.name,
-            ends: job.ports,
-            captures: job.captures,
+            ends: job.ends,
             unix_offset_ns: job.unix_offset_ns,
             outcome: Outcome::default(),
-            seen: [0; 2],
+            seen: vec![0; ends],
             out: vec![0; BUFFER],
         };
-        let current = Placed { machine: job.setup, epoch: realtime::now(), latest: Instant::ZERO, counted: false };
-        let (next, changes, damaged) = (Some(job.run), job.changes.into(), job.damaged);
-        Self { damaged, ports, old: None, current, next, changes, room: job.room, shared, input: vec![0; BUFFER] }
+        Self {
+            ports,
+            old: None,
+            current: Placed { machine: job.setup, epoch: realtime::now(), latest: Instant::ZERO, counted: false },
+            next: Some(job.run),
+            changes: job.changes.into(),
+            room: job.room,
+            radio: job.radio,
+            shared,
+            input: vec![0; BUFFER],
+            ready: vec![true; ends],
+            damaged: job.damaged,
+            rest: job.rest,
+        }
     }
 
     fn work(mut self) -> Outcome {
@@ -319,9 +375,10 @@ impl<M: Machine> Pump<M> {
                 break;
             }
         }
+        self.note_radio();
         let mut outcome = self.ports.outcome;
-        outcome.unread = self.ports.ends.iter().map(Port::dropped).sum();
-        for capture in self.ports.captures.into_iter().flatten() {
+        outcome.unread = self.ports.ends.iter().map(|end| end.port.dropped()).sum();
+        for capture in self.ports.ends.into_iter().filter_map(|end| end.capture) {
             match capture.finish() {
                 Ok(skipped) => outcome.uncaptured += skipped,
                 Err(e) => drop(outcome.capture_error.get_or_insert(e.to_string())),
@@ -330,13 +387,27 @@ impl<M: Machine> Pump<M> {
         outcome
     }
 
+    /// Writes down what a cell's stations did until the end of the run.
+    fn note_radio(&mut self) {
+        if let Some(radio) = self.radio.take_if(|_| self.current.counted) {
+            self.ports.outcome.radio = Some(radio(&self.current.machine, realtime::now().since(self.current.epoch)));
+        }
+    }
+
     /// One iteration: serve what is due, read what has arrived, wait.
     fn turn(&mut self) -> Result<(), String> {
         let now = realtime::now();
         self.take_over_if_due(now);
         self.serve_all(now);
-        let busy = self.read(0)? | self.read(1)?;
-        if busy {
+        if self.shared.bypass.load(Ordering::Relaxed) {
+            self.note_radio();
+        }
+        for end in 0..self.ready.len() {
+            if self.ready[end] {
+                self.ready[end] = self.read(end)?;
+            }
+        }
+        if self.ready.contains(&true) {
             return Ok(());
         }
         let mut until = realtime::now() + LONGEST_WAIT;
@@ -347,20 +418,21 @@ impl<M: Machine> Pump<M> {
         if let (None, Some((at, _))) = (&self.next, self.changes.front()) {
             until = until.min(self.current.epoch + *at);
         }
-        for placed in self.old.iter().chain([&self.current]) {
-            until = placed.deadline().map_or(until, |d| until.min(d));
-        }
+        let next = self.old.iter().chain([&self.current]).filter_map(Placed::deadline).min();
+        until = next.map_or(until, |next| until.min(next.max(realtime::now() + self.rest)));
         // A pseudo-terminal that its program has closed is readable for ever.
-        let (of_packets, others) = (0..2).partition::<Vec<_>, _>(|end| self.ports.ends[*end].is_of_packets());
+        let of_packets = |end: &usize| self.ports.ends[*end].port.is_of_packets();
+        let (of_packets, others): (Vec<_>, Vec<_>) = (0..self.ready.len()).partition(of_packets);
         if !others.is_empty() {
             until = until.min(realtime::now() + LOOK);
         }
-        let open = of_packets.into_iter().filter(|end| self.has_room(*end));
-        let fds: Vec<_> = open.map(|end| self.ports.ends[end].as_fd()).collect();
-        match realtime::wait(&fds, until) {
-            Ok(_) => Ok(()),
-            Err(e) => Err(format!("channel '{}' cannot wait for packets: {e}", self.ports.name)),
-        }
+        let open: Vec<usize> = of_packets.into_iter().filter(|end| self.has_room(*end)).collect();
+        let fds: Vec<_> = open.iter().map(|end| self.ports.ends[*end].port.as_fd()).collect();
+        let found = realtime::wait_each(&fds, until)
+            .map_err(|e| format!("channel '{}' cannot wait for packets: {e}", self.ports.name))?;
+        open.into_iter().zip(found).for_each(|(end, found)| self.ready[end] = found);
+        others.into_iter().for_each(|end| self.ready[end] = true);
+        Ok(())
     }
 
     fn take_over_if_due(&mut self, now: Instant) {
@@ -402,7 +474,7 @@ impl<M: Machine> Pump<M> {
             if !self.has_room(end) {
                 return Ok(false);
             }
-            match self.ports.ends[end].read(&mut self.input) {
+            match self.ports.ends[end].port.read(&mut self.input) {
                 Ok(Some(len)) => self.accept(end, len)?,
                 Ok(None) => return Ok(false),
                 Err(e) => return Err(format!("channel '{}' cannot read its device: {e}", self.ports.name)),
@@ -416,19 +488,19 @@ impl<M: Machine> Pump<M> {
         let packet = &mut self.input[..len];
         let nth = self.ports.seen[end];
         self.ports.seen[end] += 1;
-        let of_packets = self.ports.ends[end].is_of_packets();
+        let of_packets = self.ports.ends[end].port.is_of_packets();
         let thorough = !self.damaged && (nth < CHECKED_FIRST || nth.is_multiple_of(CHECKED_ONE_IN));
         let sound = if of_packets { check_packet(packet, thorough) } else { Ok(()) };
         sound.map_err(|what| format!("channel '{}', end {end}: {what}", self.ports.name))?;
         if self.current.counted {
-            self.shared.offered[end].fetch_add(len as u64, Ordering::Relaxed);
+            self.shared.offered[end % 2].fetch_add(len as u64, Ordering::Relaxed);
         }
-        if let Some(capture) = &mut self.ports.captures[end] {
+        if let Some(capture) = &mut self.ports.ends[end].capture {
             capture.note(real.as_nanos() + self.ports.unix_offset_ns, PortDirection::Out, packet);
         }
         if self.shared.bypass.load(Ordering::Relaxed) {
             // The far kernel may already have removed its interface; then the packet is not needed.
-            let _ = self.ports.ends[1 - end].write(packet);
+            let _ = self.ports.ends[end ^ 1].port.write(packet);
             return Ok(());
         }
         // Packets due before this one arrived leave the machine first.
@@ -439,7 +511,7 @@ impl<M: Machine> Pump<M> {
             true => FrameMeta { rx_time: local, ..queue_meta(packet) },
             false => FrameMeta { rx_time: local, segment: Some(PIECE), ..FrameMeta::default() },
         };
-        self.current.machine.handle_frame(local, PORTS[end], packet, meta);
+        self.current.machine.handle_frame(local, self.ports.ends[end].place, packet, meta);
         self.current.drain(real, &mut self.ports);
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Machine for Delay {
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
         *self.latest.lock().unwrap() = (meta.flow, meta.ecn);
         self.seen.lock().unwrap().push(now);
-        self.queue.push_back((now + self.delay, PORTS[usize::from(1 - port.0)], frame.to_vec()));
+        self.queue.push_back((now + self.delay, PortId(1 - port.0), frame.to_vec()));
     }
     fn handle_timeout(&mut self, _now: Instant) {}
     fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], _max: usize) -> Option<Transmit> {
@@ -93,17 +93,7 @@ fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (R
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         socket
     });
-    let job = Job {
-        name: "t".into(),
-        ports,
-        setup,
-        run,
-        changes,
-        room: Box::new(|_, _| true),
-        captures: [None, None],
-        unix_offset_ns: 0,
-        damaged: false,
-    };
+    let job = Job { changes, ..Job::new("t", two(ports, [None, None]), setup, run) };
     (Running::start(job).unwrap(), sockets, nodes)
 }
 
@@ -156,7 +146,7 @@ fn the_run_starts_and_changes_on_time() {
     cross();
     assert_eq!(channel.fault(), None);
     let outcome = channel.finish();
-    assert_eq!((outcome.lateness.count(), outcome.refused), (crossed, [0, 0]));
+    assert_eq!((outcome.lateness.count(), outcome.refused), (crossed, 0));
     assert!(outcome.lateness.max() > Span::ZERO, "a delivery takes time");
 }
 

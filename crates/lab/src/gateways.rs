@@ -9,7 +9,7 @@ use crate::program::{self, Ending, GLANCE, Program};
 use crate::review::needs_udp;
 use crate::sockets::rest_until;
 use crate::tools::{self, find_own, output};
-use crate::topology::{self, Link};
+use crate::topology::{Link, Plan, Wire};
 use crate::world::World;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -37,18 +37,18 @@ pub(crate) fn daemon() -> Option<PathBuf> {
     find_own("wavelaned", "WAVELANED")
 }
 
-/// The two gateways of a scenario and the channel between them, or why this version cannot run them.
-pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
+/// The two gateways of a scenario and the wire between them, or why this version cannot run them.
+pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], Wire), String> {
     let gateways: Vec<usize> =
         (0..scenario.nodes.len()).filter(|n| scenario.nodes[*n].kind == NodeKind::Gateway).collect();
     let [a, b] = gateways[..] else {
         return Err(format!("{} gateways: this version's daemon has one hop, so exactly two", gateways.len()));
     };
     let name = |n: usize| &scenario.nodes[n].name;
-    let joins = |c: &wavelane_scenario::Channel| c.between.contains(name(a)) && c.between.contains(name(b));
-    let mut channels = (0..scenario.channels.len()).filter(|c| joins(&scenario.channels[*c]));
-    match (channels.next(), channels.next()) {
-        (Some(channel), None) => Ok(([a, b], channel)),
+    let wires = Plan::of(scenario).map_err(|error| error.to_string())?.wires;
+    let mut between = wires.into_iter().filter(|wire| wire.end_of(a).is_some() && wire.end_of(b).is_some());
+    match (between.next(), between.next()) {
+        (Some(wire), None) => Ok(([a, b], wire)),
         (None, _) => Err(format!("gateways {} and {} share no channel", name(a), name(b))),
         _ => Err(format!("gateways {} and {} share several channels: one lane in this version", name(a), name(b))),
     }
@@ -56,7 +56,7 @@ pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
 
 /// Every link between gateways of a scenario, or why this version cannot run them.
 pub(crate) fn links(scenario: &Scenario, services: Services) -> Result<Vec<Link>, String> {
-    let links = topology::links(scenario);
+    let links = Plan::of(scenario).map_err(|error| error.to_string())?.links;
     if links.is_empty() {
         return Err("no two gateways are joined, and no flow crosses two: add a channel or a flow".into());
     }
@@ -360,7 +360,7 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     init.arg("init").arg("--dir").arg(dir);
     init.args(["--name", &scenario.nodes[n].name, "--peer-name", &scenario.nodes[peer].name]);
     init.args(["--peer-key", peer_key]);
-    let nearest = if link.ends[0] == n { link.channels.last() } else { link.channels.first() };
+    let nearest = if link.ends[0] == n { link.wires.last() } else { link.wires.first() };
     let named = nearest.is_some_and(|place| !media::of(&plan.wires[*place]).is_default());
     if !named {
         init.args(["--peer-address", &theirs]);
@@ -387,7 +387,10 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     if let [place] = places[..]
         && !plan.wires[place].one_way
         && !named
-        && !scenario.links.iter().any(|link| link.lane(&scenario.channels[place].name).start_rate.is_some())
+        && !scenario
+            .links
+            .iter()
+            .any(|link| link.lane(&scenario.channels[plan.wires[place].channel].name).start_rate.is_some())
     {
         return Ok(());
     }

@@ -47,12 +47,12 @@ pub(crate) fn judge(
             findings.stage_drops
         ));
     }
-    let refused: u64 = outcome.refused.iter().sum();
     if findings.ring_drops > 0 {
         let n = findings.ring_drops;
         return Ok(Some(format!("the host dropped {n} packets before a channel saw them: it is too slow or too busy")));
     }
-    if refused > 0 {
+    if outcome.refused > 0 {
+        let refused = outcome.refused;
         return Ok(Some(format!("a kernel refused {refused} packets that a channel delivered: it is short of memory")));
     }
     if p99 > LATENESS_BOUND {
@@ -109,7 +109,7 @@ mod tests {
         findings.ring_drops = 3;
         assert!(judge(&findings, None, &mut notes).unwrap().unwrap().contains("3 packets"));
         let mut findings = after(0, 0);
-        findings.outcome.refused = [0, 2];
+        findings.outcome.refused = 2;
         assert!(judge(&findings, None, &mut notes).unwrap().unwrap().contains("2 packets"));
         findings.outcome.capture_error = Some("No space left on device".into());
         assert!(judge(&findings, None, &mut notes).unwrap_err().to_string().contains("--out"));

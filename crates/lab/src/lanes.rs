@@ -5,9 +5,9 @@ use crate::topology::Wire;
 use wavelane_scenario::Scenario;
 use wavelane_settings::{File, LANE, LaneKnobs, LaneTable, PEER, PeerTable};
 
-/// The rest of the peer's table and the tables of the lanes from the first to the second of `ends` over the channels at `places`.
+/// The rest of the peer's table and the tables of the lanes from the first to the second of `ends` over the wires at `places`.
 pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
-    let name = |place: &usize| &scenario.channels[*place].name;
+    let name = |place: &usize| &scenario.channels[wires[*place].channel].name;
     let link = scenario.links.iter().find(|link| places.iter().any(|place| link.lanes.contains(name(place))));
     places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
     places.retain(|place| wires[*place].end_of(own).is_some_and(|end| wires[*place].carries_from(end)));

@@ -1,6 +1,5 @@
 //! The laboratory: one scenario on one machine in real time.
 //!
-//! Each node is a network namespace with a real Linux TCP stack, each emulated channel a machine of
 //! A node is a network namespace with a real Linux TCP stack, an emulated channel is a machine of `wavelane-channel` driven between two TUN
 //! devices, and the gateways are the shipped `wavelaned`. Real programs generate the traffic. When this process ends, all of it ends:
 //! nothing here has a name outside the process.
@@ -9,6 +8,7 @@
 mod backend;
 mod bulk;
 mod capacity;
+mod cell;
 mod content;
 mod datagrams;
 mod driver;

@@ -5,7 +5,7 @@ use crate::topology::{Link, Plan};
 use core::fmt::Write;
 use wavelane_base::Ratio;
 use wavelane_scenario::{NodeKind, Scenario};
-use wavelane_settings::{File, GATEWAY, GatewayKnobs, SentAgain};
+use wavelane_settings::{File, GATEWAY, GatewayKnobs, RadioLanes, SentAgain};
 
 /// What the lab knows of a gateway besides the scenario.
 pub(crate) struct Known<'a> {
@@ -23,6 +23,7 @@ pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<String> {
     let turned = GatewayKnobs {
         buffer: None,
         overhear: knobs.overhear.filter(|on| *on),
+        radio: knobs.radio.filter(|lanes| *lanes != RadioLanes::Plain),
         tries: knobs.tries.filter(|tries| *tries == SentAgain::Of1998),
         block_loss: knobs.block_loss.filter(is_fault),
         corruption: knobs.corruption.filter(is_fault),
@@ -48,8 +49,8 @@ impl Known<'_> {
         let mine = usize::from(link.ends[1] == node);
         let peer = link.ends[1 - mine];
         // The peer is reached at its address on the channel that connects it to the link.
-        let nearest = if mine == 0 { link.channels.last() } else { link.channels.first() };
-        let wire = &self.plan.wires[*nearest.expect("a link has channels")];
+        let nearest = if mine == 0 { link.wires.last() } else { link.wires.first() };
+        let wire = &self.plan.wires[*nearest.expect("a link has wires")];
         (peer, (media::of(wire).address)(wire, wire.end_of(peer).expect("the link ends at the peer")))
     }
 
@@ -103,7 +104,7 @@ impl Known<'_> {
         let mut text = GATEWAY.write(File::Daemon, &settings.knobs);
         if settings.seals() {
             // Where the kernel may name another path at any time, neighbours that are a flow's edges encrypt it too.
-            if self.links_of(node).all(|link| link.channels.len() == 1) {
+            if self.links_of(node).all(|link| link.wires.len() == 1) {
                 text += "routing = \"kernel\"\n";
             }
         }

@@ -6,7 +6,7 @@
 use crate::LabError;
 use crate::review::needs_udp;
 use crate::tools;
-use crate::topology::{self, Link};
+use crate::topology::{Link, Plan};
 use crate::world::World;
 use std::net::Ipv4Addr;
 use wavelane_scenario::{Family, Scenario, Stack};
@@ -28,11 +28,13 @@ const TABLE: usize = 100;
 
 /// The two gateways and the channels between them, in order.
 fn paths(scenario: &Scenario) -> Result<(Link, Vec<usize>), String> {
-    let links = topology::links(scenario);
-    let [link] = &links[..] else { return Err(format!("mptcp needs one pair of gateways, not {}", links.len())) };
-    let channels: Vec<usize> = link.channels.iter().chain(&link.beside).copied().collect();
-    let both_ways = channels.iter().all(|c| !scenario.channels[*c].one_way);
-    match (channels.len(), link.channels.len()) {
+    let plan = Plan::of(scenario).map_err(|error| error.to_string())?;
+    let [link] = &plan.links[..] else {
+        return Err(format!("mptcp needs one pair of gateways, not {}", plan.links.len()));
+    };
+    let channels: Vec<usize> = link.wires.iter().chain(&link.beside).copied().collect();
+    let both_ways = channels.iter().all(|c| !plan.wires[*c].one_way);
+    match (channels.len(), link.wires.len()) {
         (2..=PATHS_MAX, 1) if both_ways => Ok((link.clone(), channels)),
         _ => Err(format!("mptcp needs 2 to {PATHS_MAX} channels between the two gateways, each of both directions")),
     }

@@ -1,5 +1,6 @@
 //! Which parts of a scenario the lab can run on this machine.
 
+use crate::cell;
 use crate::echo;
 use crate::gateways::{self, Services};
 use crate::kernel;
@@ -10,10 +11,11 @@ use crate::proxies;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
 use crate::world::{first_stage, is_veth};
+use wavelane_channel::wifi::WifiConfig;
 use wavelane_host::netns::may_administer_network;
 use wavelane_host::tun;
 use wavelane_run::{Review, Treatment};
-use wavelane_scenario::{App, ChannelKind, Family, Scenario, Stack, StackOption, TcpKind};
+use wavelane_scenario::{App, Channel, ChannelKind, Family, NodeKind, Scenario, Stack, StackOption, TcpKind};
 
 /// Requirements on the machine.
 pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
@@ -47,6 +49,8 @@ pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
             Treatment::Approximated(
                 "the shipped daemon at pseudo-terminals, whose queue is its own (FQ-CoDel) and whose octets come within a millisecond".into(),
             )
+        } else if let Some(cell) = channel.cell() {
+            of_cell(scenario, channel, cell)
         } else if is_veth(scenario, channel) {
             Treatment::Approximated(
                 "a veth pair without offloads, to spare the processor: no limit of 1 Gbit/s and no 0.05 ms delay"
@@ -67,8 +71,23 @@ pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
     }
 }
 
+/// What becomes of a radio cell.
+fn of_cell(scenario: &Scenario, channel: &Channel, cell: &WifiConfig) -> Treatment {
+    let mut parts = Vec::new();
+    if !cell.captures.is_empty() {
+        parts.push("captures are of packets at each station's devices, not of frames on the air");
+    }
+    let kind = |name: &String| scenario.nodes.iter().find(|node| node.name == *name).map(|node| node.kind);
+    let gateways = channel.between.iter().filter(|name| kind(name) == Some(NodeKind::Gateway)).count();
+    if gateways > 1 && scenario.stacks.iter().any(|stack| stack.has_gateways()) {
+        parts.push("wavelaned has no radio lanes, so its lanes there are as on cables (radio = \"plain\")");
+    }
+    if parts.is_empty() { Treatment::Imposed } else { Treatment::Approximated(parts.join("; ")) }
+}
+
 pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
     let plan = Plan::of(scenario);
+    let in_cell = scenario.channels.iter().any(|channel| channel.cell().is_some());
     let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
     for flow in &scenario.flows {
         let clause = format!("flows.{}", flow.name);
@@ -85,6 +104,7 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
             (App::Telnet { size, .. }, _) if size.get() > echo::PROBE_MAX => {
                 Treatment::Refused(format!("keystrokes of {} B: choose 1 to 65536", size.get()))
             }
+            _ if in_cell && let Some(why) = cell::confused(scenario, flow) => Treatment::Refused(why),
             (app, _) if lacks_program(app) => {
                 Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
             }
@@ -113,8 +133,8 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
         kernel_has(control)?;
     }
     match stack.family {
-        Family::Tcp if stack.option == StackOption::Rts => {
-            Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into())
+        Family::Tcp if stack.option == StackOption::Rts && !scenario.has_rts() => {
+            Err("RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'".into())
         }
         Family::Tcp if stack.has_proxies() => proxies::review(scenario),
         Family::Tcp => Ok(()),

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
 use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw, WayRaw};
-use wavelane_scenario::{Scenario, Stack};
+use wavelane_scenario::{Scenario, Stack, StackOption};
 
 /// Time between setting the run's start and the start itself, so that every channel's thread is ready.
 const LEAD: Span = Span::from_millis(50);
@@ -78,7 +78,9 @@ impl<'a> Run<'a> {
         let plan = Plan::of(scenario)?;
         // Gateways and Multipath TCP use every channel, each by its own address.
         let plan = if stack.has_gateways() || mptcp::is(stack) { plan } else { plan.routed(scenario) };
-        let world = World::build(scenario, plan, seed, &controls, Veth::Packets, &recording)?;
+        let guarded = (stack.option == StackOption::Rts).then(|| scenario.clone().with_rts());
+        let built = guarded.as_ref().unwrap_or(scenario);
+        let world = World::build(built, plan, seed, &controls, Veth::Packets, &recording)?;
         let gateways = match stack.has_gateways() {
             true => {
                 let (out, label, key_log) = (context.out, context.label.clone(), context.key_log());
@@ -240,7 +242,7 @@ impl<'a> Run<'a> {
             first_octets: counted.first_octets,
             inconclusive,
             notes: std::mem::take(&mut self.notes),
-            radios: Vec::new(),
+            radios: findings.radios,
             lines,
             spent,
             kernels,

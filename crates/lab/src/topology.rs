@@ -2,24 +2,31 @@
 
 use crate::world::is_veth;
 use crate::{LabError, lines};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use wavelane_scenario::{ChannelKind, ChannelRoute, NodeKind, Scenario};
+use wavelane_scenario::{Channel, ChannelKind, ChannelRoute, NodeKind, Scenario};
 
-/// Maximum number of channels in the address plan: one third byte each of `10.77.0.0/16`.
-pub(crate) const CHANNELS_MAX: usize = 256;
+/// Maximum number of wires in the address plan: one third byte each of `10.77.0.0/16`.
+pub(crate) const WIRES_MAX: usize = 256;
 /// Maximum number of nodes: each is a network namespace.
 pub(crate) const NODES_MAX: usize = 64;
+
+/// Longest name of an interface (IFNAMSIZ less its end).
+const INTERFACE_MAX: usize = 15;
 
 /// The first two bytes of every address in the lab.
 const NET: [u8; 2] = [10, 77];
 
-/// One channel's two ends.
+/// A channel's two ends, or two stations of a radio cell that hear each other: the kernel tells by the device for whom a packet is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Wire {
+    /// Its channel's place in [`Scenario::channels`].
+    pub(crate) channel: usize,
+    /// Places of its ends among the channel's nodes.
+    pub(crate) places: [usize; 2],
     /// Places in [`Scenario::nodes`] of the first and second node.
     pub(crate) ends: [usize; 2],
-    /// Their addresses on this channel, in one /30.
+    /// Their addresses on it, in one /30.
     pub(crate) addresses: [Ipv4Addr; 2],
     /// The interface's name, the same at both ends.
     pub(crate) interface: String,
@@ -44,14 +51,16 @@ pub(crate) struct Route {
 /// Addresses and routes of a scenario.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
-    /// In the scenario's order of channels.
+    /// In the scenario's order of channels, and in a cell of their stations.
     pub(crate) wires: Vec<Wire>,
     /// Per node, in the scenario's order.
     pub(crate) routes: Vec<Vec<Route>>,
+    /// Every link that joins two gateways directly or that a flow takes, each once.
+    pub(crate) links: Vec<Link>,
 }
 
 impl Wire {
-    /// The channel's block of addresses.
+    /// Its block of addresses.
     pub(crate) fn prefix(&self) -> String {
         let [a, b, c, _] = self.addresses[0].octets();
         format!("{a}.{b}.{c}.0/30")
@@ -67,58 +76,35 @@ impl Wire {
 }
 
 impl Plan {
-    /// Builds the plan. Channels that name unknown nodes, or too many channels, are rejected.
+    /// Builds the plan. Channels that name unknown nodes, or too many of them, are rejected.
     pub(crate) fn of(scenario: &Scenario) -> Result<Self, LabError> {
-        if scenario.channels.len() > CHANNELS_MAX {
-            return Err(LabError::Topology(format!(
-                "{} channels are more than the lab's {CHANNELS_MAX}: use fewer",
-                scenario.channels.len()
-            )));
-        }
         if scenario.nodes.len() > NODES_MAX {
             let nodes = scenario.nodes.len();
             return Err(LabError::Topology(format!("{nodes} nodes are more than the lab's {NODES_MAX} namespaces")));
         }
-        let place = |name: &String| {
-            scenario
-                .nodes
-                .iter()
-                .position(|n| n.name == *name)
-                .ok_or_else(|| LabError::Topology(format!("channel end '{name}' is no node: add it under [nodes]")))
-        };
-        let links = links(scenario);
         let mut wires = Vec::new();
         for (i, channel) in scenario.channels.iter().enumerate() {
-            if channel.cell().is_some() {
-                let why = "is a radio cell, and a bit-level MAC cannot run against real kernels in real time";
-                return Err(LabError::Topology(format!(
-                    "channel '{}' {why}: `wavelane run FILE --on sim` has it",
-                    channel.name
-                )));
-            }
-            if let ChannelKind::Serial(serial) = &channel.kind
-                && let Some(why) = lines::refusal(serial, channel.one_way)
-            {
-                return Err(LabError::Topology(format!(
-                    "channel '{}' {why}, or use `wavelane run FILE --on sim`",
-                    channel.name
-                )));
-            }
-            let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
-            let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");
-            let address = |last: u8| Ipv4Addr::new(NET[0], NET[1], third, last);
-            wires.push(Wire {
-                ends,
-                addresses: [address(1), address(2)],
-                // Names have at most 12 characters, so this has at most the 15 that the kernel accepts.
-                interface: format!("wl_{}", channel.name),
-                one_way: channel.one_way,
-                counted: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i))
-                    || (scenario.flows.is_empty() && links.is_empty() && !is_veth(scenario, channel)),
-            });
+            wires_of(scenario, (i, channel), &mut wires)?;
         }
-        let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len(), &[])).collect();
-        Ok(Self { wires, routes })
+        if wires.len() > WIRES_MAX {
+            return Err(LabError::Topology(format!(
+                "{} channels and pairs of stations that hear each other are more than the lab's {WIRES_MAX}: use fewer",
+                wires.len()
+            )));
+        }
+        let links = links(scenario, &wires);
+        for (i, wire) in wires.iter_mut().enumerate() {
+            let channel = &scenario.channels[wire.channel];
+            wire.counted = links.iter().any(|l| l.wires.contains(&i) || l.beside.contains(&i))
+                || (scenario.flows.is_empty() && links.is_empty() && !is_veth(scenario, channel));
+        }
+        let routes = (0..scenario.nodes.len()).map(|node| routes_of(scenario, node, &wires, &[])).collect();
+        Ok(Self { wires, routes, links })
+    }
+
+    /// The wires of the channel at a place, with their places.
+    pub(crate) fn wires_of(&self, channel: usize) -> impl Iterator<Item = (usize, &Wire)> {
+        self.wires.iter().enumerate().filter(move |(_, wire)| wire.channel == channel)
     }
 
     /// The same plan with the routes of nodes that are all plain routers: each direction between two neighbours takes the channel that
@@ -127,15 +113,34 @@ impl Plan {
         let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
         let named = |route: &ChannelRoute| {
             let (from, to) = (place(&route.from)?, place(&route.to)?);
-            Some(Hop { from, to, wire: scenario.routed(&route.from, &route.to)? })
+            let channel = scenario.routed(&route.from, &route.to)?;
+            let joins = |w: &Wire| w.channel == channel && w.end_of(from).is_some() && w.end_of(to).is_some();
+            Some(Hop { from, to, wire: self.wires.iter().position(joins)? })
         };
         let named: Vec<Hop> = scenario.routes.iter().filter_map(named).collect();
-        let nodes = scenario.nodes.len();
-        self.routes = (0..nodes).map(|node| routes_of(node, &self.wires, nodes, &named)).collect();
+        self.routes = (0..scenario.nodes.len()).map(|node| routes_of(scenario, node, &self.wires, &named)).collect();
         for (node, routes) in self.routes.iter_mut().enumerate() {
             routes.extend(host_routes_of(node, &self.wires, &named));
         }
+        for host in 0..scenario.nodes.len() {
+            self.route_to_station(scenario, host, &named);
+        }
         self
+    }
+
+    /// The way to a station's own address: that of its first neighbour may be nearer, but need not lead there.
+    fn route_to_station(&mut self, scenario: &Scenario, host: usize, named: &[Hop]) {
+        let first = self.wires.iter().find_map(|wire| Some((wire, wire.end_of(host)?)));
+        let Some((first, end)) = first.filter(|(w, _)| scenario.channels[w.channel].cell().is_some()) else { return };
+        let prefix = format!("{}/32", first.addresses[end]);
+        let ways = Ways::new(scenario, host, &self.wires, true);
+        for (node, routes) in self.routes.iter_mut().enumerate().filter(|(node, _)| *node != host) {
+            let Some((wire, next)) = ways.back[node] else { continue };
+            let by = &self.wires[Hop::wire(named, node, next, wire)];
+            let Some(via) = by.end_of(next).map(|end| by.addresses[end]).filter(|_| by != first) else { continue };
+            routes.retain(|route| route.prefix != prefix);
+            routes.push(Route { prefix: prefix.clone(), via, interface: by.interface.clone() });
+        }
     }
 
     /// The networks beyond `node` that it reaches via `over`.
@@ -178,52 +183,92 @@ impl Plan {
 pub(crate) struct Link {
     /// Their places.
     pub(crate) ends: [usize; 2],
-    /// Places of the channels from the first to the second, in order; one if they are joined directly.
-    pub(crate) channels: Vec<usize>,
-    /// Places of further channels that join the two directly.
+    /// Places of the wires from the first to the second, in order; one if they are joined directly.
+    pub(crate) wires: Vec<usize>,
+    /// Places of further wires that join the two directly.
     pub(crate) beside: Vec<usize>,
 }
 
+/// Adds the wires of a channel: one, or in a cell one for every two stations that hear each other.
+fn wires_of(scenario: &Scenario, (i, channel): (usize, &Channel), wires: &mut Vec<Wire>) -> Result<(), LabError> {
+    let place = |name: &String| {
+        scenario
+            .nodes
+            .iter()
+            .position(|n| n.name == *name)
+            .ok_or_else(|| LabError::Topology(format!("channel end '{name}' is no node: add it under [nodes]")))
+    };
+    if let ChannelKind::Serial(serial) = &channel.kind
+        && let Some(why) = lines::refusal(serial, channel.one_way)
+    {
+        return Err(LabError::Topology(format!(
+            "channel '{}' {why}, or use `wavelane run FILE --on sim`",
+            channel.name
+        )));
+    }
+    let nodes = channel.between.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    for (a, b) in (0..nodes.len()).flat_map(|a| (a + 1..nodes.len()).map(move |b| (a, b))) {
+        if !channel.joins(a, b) {
+            continue;
+        }
+        // One too many is refused as a whole.
+        let number = wires.len();
+        let address = |last: u8| Ipv4Addr::new(NET[0], NET[1], (number % WIRES_MAX) as u8, last);
+        let mut interface = match channel.cell() {
+            Some(_) => format!("wl{number}_{}", channel.name),
+            None => format!("wl_{}", channel.name),
+        };
+        interface.truncate(INTERFACE_MAX);
+        wires.push(Wire {
+            channel: i,
+            places: [a, b],
+            ends: [nodes[a], nodes[b]],
+            addresses: [address(1), address(2)],
+            interface,
+            one_way: channel.one_way,
+            counted: false,
+        });
+    }
+    Ok(())
+}
+
 /// Every link that joins two gateways directly or that a flow takes, each once.
-pub(crate) fn links(scenario: &Scenario) -> Vec<Link> {
-    let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
+fn links(scenario: &Scenario, wires: &[Wire]) -> Vec<Link> {
     let is_gateway = |node: usize| scenario.nodes[node].kind == NodeKind::Gateway;
     let mut found: Vec<Link> = Vec::new();
-    let mut add = |ends: [usize; 2], channels: Vec<usize>| match found
+    let mut add = |ends: [usize; 2], wires: Vec<usize>| match found
         .iter_mut()
         .find(|l| l.ends == ends || l.ends == [ends[1], ends[0]])
     {
-        None => found.push(Link { ends, channels, beside: Vec::new() }),
+        None => found.push(Link { ends, wires, beside: Vec::new() }),
         Some(link) => {
-            let known = |c: &usize| link.channels.contains(c) || link.beside.contains(c);
-            if let Some(channel) = channels.first().filter(|c| channels.len() == 1 && !known(c)) {
-                link.beside.push(*channel);
+            let known = |c: &usize| link.wires.contains(c) || link.beside.contains(c);
+            if let Some(wire) = wires.first().filter(|c| wires.len() == 1 && !known(c)) {
+                link.beside.push(*wire);
             }
         }
     };
-    for (i, channel) in scenario.channels.iter().enumerate() {
-        if let [Some(a), Some(b)] = [place(&channel.between[0]), place(&channel.between[1])]
-            && is_gateway(a)
-            && is_gateway(b)
-        {
-            add([a, b], vec![i]);
+    for (i, wire) in wires.iter().enumerate() {
+        if wire.ends.into_iter().all(is_gateway) {
+            add(wire.ends, vec![i]);
         }
     }
     for flow in &scenario.flows {
-        let (Some(mut here), Some(path)) = (place(&flow.from), scenario.path(&flow.from, &flow.to)) else { continue };
-        // The last gateway passed, and the channels since.
-        let mut since = is_gateway(here).then(|| (here, Vec::new()));
-        for (channel, _) in path {
-            let other = channel.between.iter().filter_map(|n| place(n)).find(|n| *n != here);
+        let path = scenario.path(&flow.from, &flow.to).zip(scenario.nodes_of_path(&flow.from, &flow.to));
+        let Some((path, nodes)) = path else { continue };
+        // The last gateway passed, and the wires since.
+        let mut since = is_gateway(nodes[0]).then(|| (nodes[0], Vec::new()));
+        for ((channel, _), hop) in path.into_iter().zip(nodes.windows(2)) {
             let number = scenario.channels.iter().position(|c| c.name == channel.name);
-            let (Some(next), Some(number)) = (other, number) else { break };
-            here = next;
-            if let Some((_, channels)) = &mut since {
-                channels.push(number);
+            let joins = |w: &Wire| Some(w.channel) == number && hop.iter().all(|node| w.end_of(*node).is_some());
+            let Some(number) = wires.iter().position(joins) else { break };
+            let here = hop[1];
+            if let Some((_, wires)) = &mut since {
+                wires.push(number);
             }
             if is_gateway(here) {
-                if let Some((before, channels)) = since.take() {
-                    add([before, here], channels);
+                if let Some((before, wires)) = since.take() {
+                    add([before, here], wires);
                 }
                 since = Some((here, Vec::new()));
             }
@@ -266,34 +311,66 @@ fn host_routes_of(node: usize, wires: &[Wire], named: &[Hop]) -> Vec<Route> {
     wires.iter().filter_map(route).collect()
 }
 
-/// Shortest paths by number of channels; the first channel in file order wins a tie, unless `named` has another.
-fn routes_of(node: usize, wires: &[Wire], nodes: usize, named: &[Hop]) -> Vec<Route> {
-    // `hop[n]`: the first wire of the path from `node` to n.
-    let mut hop: Vec<Option<usize>> = vec![None; nodes];
-    let mut distance = vec![usize::MAX; nodes];
-    distance[node] = 0;
-    let mut queue = VecDeque::from([node]);
-    while let Some(at) = queue.pop_front() {
-        for (i, wire) in wires.iter().enumerate() {
-            let Some(end) = wire.end_of(at).filter(|end| wire.carries_from(*end)) else { continue };
-            let next = wire.ends[1 - end];
-            if distance[next] == usize::MAX {
-                distance[next] = distance[at] + 1;
-                hop[next] = if at == node { Some(Hop::wire(named, node, next, i)) } else { hop[at] };
-                queue.push_back(next);
+/// Best ways between one node and all others.
+struct Ways {
+    /// By node; the greatest number where none leads.
+    cost: Vec<u32>,
+    /// By node: the last wire, and the node before.
+    back: Vec<Option<(usize, usize)>>,
+}
+
+impl Ways {
+    /// The cheapest from `node`, or towards it, by the scenario's criterion; of equals the first in file order. Endpoints pass nothing on.
+    fn new(scenario: &Scenario, node: usize, wires: &[Wire], towards: bool) -> Self {
+        let nodes = scenario.nodes.len();
+        let mut ways = Self { cost: vec![u32::MAX; nodes], back: vec![None; nodes] };
+        ways.cost[node] = 0;
+        // The cheapest first; of equals the one that was found first.
+        let (mut found, mut open) = (0_u32, BTreeSet::from([(0_u32, 0_u32, node)]));
+        while let Some((cost, _, at)) = open.pop_first() {
+            if cost > ways.cost[at] || (at != node && scenario.nodes[at].kind == NodeKind::Endpoint) {
+                continue;
+            }
+            for (i, wire) in wires.iter().enumerate() {
+                let sender = |end: &usize| if towards { 1 - end } else { *end };
+                let Some(end) = wire.end_of(at).filter(|end| wire.carries_from(sender(end))) else { continue };
+                let [a, b] = wire.places;
+                let of_hop = scenario.routing.cost(scenario.channels[wire.channel].arrives(a, b));
+                let (next, total) = (wire.ends[1 - end], cost.saturating_add(of_hop));
+                if total < ways.cost[next] {
+                    ways.cost[next] = total;
+                    ways.back[next] = Some((i, at));
+                    found += 1;
+                    open.insert((total, found, next));
+                }
             }
         }
+        ways
     }
+
+    /// The first wire on the way from `node` to `to`, and the node that it leads to.
+    fn first(&self, node: usize, to: usize) -> Option<(usize, usize)> {
+        let mut at = to;
+        loop {
+            let (wire, before) = self.back[at]?;
+            if before == node {
+                return Some((wire, at));
+            }
+            at = before;
+        }
+    }
+}
+
+/// Best paths to all networks; the first channel in file order wins a tie, unless `named` has another.
+fn routes_of(scenario: &Scenario, node: usize, wires: &[Wire], named: &[Hop]) -> Vec<Route> {
+    let ways = Ways::new(scenario, node, wires, false);
     let mut routes = Vec::new();
     for wire in wires.iter().filter(|w| w.end_of(node).is_none()) {
-        let nearer = if distance[wire.ends[0]] <= distance[wire.ends[1]] { wire.ends[0] } else { wire.ends[1] };
-        let Some(first) = hop[nearer].map(|i| &wires[i]) else { continue };
-        let mine = first.end_of(node).expect("the first hop's wire starts at this node");
-        routes.push(Route {
-            prefix: wire.prefix(),
-            via: first.addresses[1 - mine],
-            interface: first.interface.clone(),
-        });
+        let nearer = if ways.cost[wire.ends[0]] <= ways.cost[wire.ends[1]] { wire.ends[0] } else { wire.ends[1] };
+        let Some((first, next)) = ways.first(node, nearer) else { continue };
+        let by = &wires[Hop::wire(named, node, next, first)];
+        let mine = by.end_of(node).expect("the first hop's wire starts at this node");
+        routes.push(Route { prefix: wire.prefix(), via: by.addresses[1 - mine], interface: by.interface.clone() });
     }
     routes
 }
@@ -398,10 +475,10 @@ to = "y"
         .map(|(n, a, b)| channel(n, a, b))
         .concat();
         let scenario = Scenario::parse(&(text.to_owned() + &channels), std::path::Path::new(".")).unwrap();
-        let links = links(&scenario);
+        let links = Plan::of(&scenario).unwrap().links;
         assert_eq!(links.len(), 2);
-        assert_eq!((links[0].ends, &links[0].channels[..]), ([1, 4], &[1, 2, 3][..]));
-        assert_eq!((links[1].ends, &links[1].channels[..]), ([8, 7], &[7, 2, 6][..]));
+        assert_eq!((links[0].ends, &links[0].wires[..]), ([1, 4], &[1, 2, 3][..]));
+        assert_eq!((links[1].ends, &links[1].wires[..]), ([8, 7], &[7, 2, 6][..]));
         let plan = Plan::of(&scenario).unwrap();
         let between: Vec<usize> = (0..plan.wires.len()).filter(|i| plan.wires[*i].counted).collect();
         assert_eq!(between, [1, 2, 3, 6, 7]);
@@ -438,6 +515,48 @@ to = "y"
         let (there, back) = by("[routes]\n\"a -> b\" = \"two\"\n\"b -> a\" = \"one\"\n");
         assert_eq!(there, "wl_two 10.77.3.2, wl_two 10.77.3.2, wl_two 10.77.3.2, direct");
         assert_eq!(back, "wl_one 10.77.2.1, wl_one 10.77.2.1, direct, wl_one 10.77.2.1");
+    }
+
+    /// Four stations; the direct way from a to d loses half, that over b and c a tenth a hop. c and d hear nothing of a line beside.
+    fn mesh(top: &str) -> Plan {
+        let pair = |a: &str, b: &str, drop: &str| {
+            format!("{{ between = [\"{a}\", \"{b}\"], hear = \"decode\", drop = \"{drop}\" }},")
+        };
+        let pairs =
+            [pair("a", "d", "0.5"), pair("a", "b", "0.1"), pair("b", "c", "0.1"), pair("c", "d", "0.1")].concat();
+        let text = format!(
+            "{top}\nduration = \"1 s\"\nstacks = [\"tcp-cubic\"]\nnodes = {{ a = \"endpoint\", b = \"router\", c = \"router\", d = \"endpoint\" }}\n\
+             [channels.twelve_chars]\nkind = \"wifi\"\nphy = \"802.11a\"\nrate = \"6 Mbit/s\"\nnodes = [\"a\", \"b\", \"c\", \"d\"]\nreach = \"none\"\n\
+             pairs = [{pairs}]\n[flows.copy]\napp = \"upload\"\nfrom = \"a\"\nto = \"d\"\n"
+        );
+        let scenario = Scenario::parse(&text, std::path::Path::new(".")).unwrap();
+        let plan = Plan::of(&scenario).unwrap();
+        plan.routed(&scenario)
+    }
+
+    #[test]
+    fn stations_have_a_device_for_each_other_that_they_hear_and_take_the_best_way() {
+        let plan = mesh("");
+        let wires: Vec<([usize; 2], &str)> = plan.wires.iter().map(|w| (w.places, &*w.interface)).collect();
+        assert_eq!(
+            wires,
+            [
+                ([0, 1], "wl0_twelve_char"),
+                ([0, 3], "wl1_twelve_char"),
+                ([1, 2], "wl2_twelve_char"),
+                ([2, 3], "wl3_twelve_char")
+            ]
+        );
+        let way = |plan: &Plan, node: usize, to: usize| {
+            let prefix = format!("{}/32", plan.address_of(to).unwrap());
+            plan.routes[node].iter().find(|route| route.prefix == prefix).map(|route| route.interface.clone())
+        };
+        assert_eq!(way(&plan, 0, 3), None, "the shortest: by the device that d's own address is behind");
+        let plan = mesh("routing = \"etx\"");
+        let by = |node, to| way(&plan, node, to).unwrap();
+        assert_eq!([by(0, 3), by(1, 3), by(2, 3)], ["wl0_twelve_char", "wl2_twelve_char", "wl3_twelve_char"]);
+        assert_eq!([by(3, 0), by(2, 0)], ["wl3_twelve_char", "wl2_twelve_char"]);
+        assert_eq!(way(&plan, 1, 0), None, "a's own address is on the way from b");
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! A scenario's nodes and channels, built: namespaces, devices, addresses, routes, and the threads between them.
 
 use crate::LabError;
-use crate::driver::{ChangeFn, Job, MTU, Outcome, Port, Running};
+use crate::cell;
+use crate::driver::{ChangeFn, End, Job, MTU, Outcome, Port, Running, two};
 use crate::kernel;
 use crate::lines::Lines;
 use crate::pcapng::CaptureFile;
 use crate::tools;
-use crate::topology::Plan;
+use crate::topology::{Plan, Wire};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wavelane_base::{Instant, Machine, Ratio, Seed, Span};
+use wavelane_base::{Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::RING_BOUND;
 use wavelane_channel::cellular::Cellular;
@@ -20,7 +21,7 @@ use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
 use wavelane_host::tty::Pty;
 use wavelane_host::tun::{self, Tun};
-use wavelane_run::WayRaw;
+use wavelane_run::{RadioRaw, WayRaw};
 use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 
 /// Packets a TUN device holds until the channel's thread reads them. The thread drains it at once, so queueing happens in the channel; the
@@ -49,9 +50,9 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Arc<Netns>>,
     /// Addresses and routes.
     pub(crate) plan: Plan,
-    /// Per channel; `None` for a plain veth pair.
+    /// Per channel of the scenario; `None` for a plain veth pair.
     channels: Vec<Option<Running>>,
-    /// Per channel and end: the length of the device's ring if it is the first stage of a queue.
+    /// Per wire and end: the length of the device's ring if it is the first stage of a queue.
     stages: Vec<[Option<u32>; 2]>,
     /// The daemons at the ends of serial lines.
     pub(crate) lines: Lines,
@@ -70,6 +71,8 @@ pub(crate) struct Findings {
     pub(crate) stage_drops: u64,
     /// What went wrong at the ends of lines.
     pub(crate) notes: Vec<String>,
+    /// What the stations of each cell did.
+    pub(crate) radios: Vec<RadioRaw>,
 }
 
 /// The length of the ring that is the first stage of the queue for packets from `end` of `channel`, if its two stages are real here. A
@@ -132,17 +135,18 @@ impl World {
             settle(far, NodeKind::Endpoint)?;
         }
         // A veth pair has no ring that could be a queue's first stage.
-        let stage = |c, end| first_stage(scenario, c, end).filter(|_| far.is_none());
-        let stages = scenario.channels.iter().map(|c| [0, 1].map(|end| stage(c, end))).collect();
+        let stage = |c, end| first_stage(scenario, &scenario.channels[c], end).filter(|_| far.is_none());
+        let stages = plan.wires.iter().map(|wire| [0, 1].map(|end| stage(wire.channel, end))).collect();
         let mut world = Self { nodes, plan, channels: Vec::new(), stages, lines: Lines::default(), far };
         for (i, channel) in scenario.channels.iter().enumerate() {
-            let running = if is_veth(scenario, channel) {
-                world.veth(i, veth)?;
-                None
-            } else if let ChannelKind::Serial(_) = channel.kind {
-                Some(world.line(channel, i, seed, recording)?)
-            } else {
-                Some(world.emulate(scenario, i, seed, recording)?)
+            let wires: Vec<usize> = world.plan.wires_of(i).map(|(wire, _)| wire).collect();
+            let running = match (&wires[..], &channel.kind) {
+                ([wire], _) if is_veth(scenario, channel) => {
+                    world.veth(*wire, veth)?;
+                    None
+                }
+                ([wire], ChannelKind::Serial(_)) => Some(world.line(channel, *wire, seed, recording)?),
+                (wires, _) => Some(world.emulate(scenario, (i, wires), seed, recording)?),
             };
             world.channels.push(running);
         }
@@ -167,7 +171,7 @@ impl World {
         [a, b].into_iter().try_for_each(|ns| without_offloads(ns, name))
     }
 
-    /// The device of the node at `end` of channel `i`.
+    /// The device of the node at `end` of wire `i`.
     fn port(&self, i: usize, end: usize) -> Result<Port, LabError> {
         let wire = &self.plan.wires[i];
         let (node, name) = (&self.nodes[wire.ends[end]], wire.interface.clone());
@@ -209,40 +213,49 @@ impl World {
         config.forward.cable.queue = QueueLimit::Bounded;
         config.reverse.cable.queue = QueueLimit::Bounded;
         let make = |name: &str| Serial::new(seed, name, &config).map_err(|why| why.to_string());
-        let running = start_pair(channel, (ptys.map(Port::Line), [None, None]), true, make)?;
+        let running = start_pair(channel, two(ptys.map(Port::Line), [None, None]), true, make)?;
         let wire = self.plan.wires[i].clone();
         let nodes = wire.ends.map(|node| &self.nodes[node]);
         self.lines.start((channel, &wire), nodes, &ports, recording.logs)?;
         Ok(running)
     }
 
-    /// Two devices and a thread between them.
+    /// The devices of a channel's wires and a thread between them.
     fn emulate(
         &self,
         scenario: &Scenario,
-        i: usize,
+        (i, wires): (usize, &[usize]),
         seed: Seed,
         recording: &Recording<'_>,
     ) -> Result<Running, LabError> {
-        let (wire, channel) = (&self.plan.wires[i], &scenario.channels[i]);
-        let ports = [self.port(i, 0)?, self.port(i, 1)?];
-        let record = |end: usize| -> Result<Option<CaptureFile>, LabError> {
-            if !wire.counted {
-                return Ok(None);
-            }
-            let path = (recording.file)(&scenario.nodes[wire.ends[end]].name, &channel.name);
-            let what = format!("cannot write {}; use --out with a writable folder that has free space", path.display());
-            let create = if recording.whole { CaptureFile::create_whole } else { CaptureFile::create };
-            create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
-        };
-        start_channel(scenario, channel, seed, (ports, [record(0)?, record(1)?]), self.stages[i])
+        let channel = &scenario.channels[i];
+        let mut ends = Vec::new();
+        for (number, end) in wires.iter().flat_map(|wire| [(*wire, 0), (*wire, 1)]) {
+            let wire = &self.plan.wires[number];
+            let [node, other] = [end, 1 - end].map(|end| &scenario.nodes[wire.ends[end]].name);
+            let capture = match (wire.counted, channel.cell()) {
+                (false, _) => None,
+                (true, None) => Some(record(recording, wire, node, &channel.name)?),
+                (true, Some(_)) => Some(record(recording, wire, node, &format!("{}-{other}", channel.name))?),
+            };
+            let place = match channel.cell() {
+                Some(_) => cell::place(wire, end),
+                None => PortId(end as u16),
+            };
+            ends.push(End { port: self.port(number, end)?, place, capture });
+        }
+        match &channel.kind {
+            ChannelKind::Wifi(config) => cell::start(scenario, &self.plan, (channel, config), seed, ends),
+            _ => start_channel(scenario, channel, seed, ends, self.stages[wires[0]]),
+        }
     }
 
     /// Addresses, routes and their attributes, of which the congestion control is the first.
     fn address(&self, node: usize, control: &str) -> Result<(), LabError> {
         let mut lines = vec!["link set lo up".to_owned()];
-        for (i, (wire, running)) in self.plan.wires.iter().zip(&self.channels).enumerate() {
+        for (i, wire) in self.plan.wires.iter().enumerate() {
             let Some(end) = wire.end_of(node) else { continue };
+            let running = &self.channels[wire.channel];
             let (name, address) = (&wire.interface, wire.addresses[end]);
             let length = self.stages[i][end].unwrap_or(TUN_RING);
             let ring =
@@ -279,9 +292,10 @@ impl World {
 
     /// Traffic offered so far to each direction of the channels between gateways.
     pub(crate) fn ways(&self, scenario: &Scenario) -> Vec<WayRaw> {
-        let all = scenario.channels.iter().zip(&self.plan.wires).zip(&self.channels);
-        let bad = all.filter(|((_, wire), _)| wire.counted);
-        let of = |((channel, _), running): ((&Channel, _), &Option<Running>)| {
+        // What stations offer is no measure of what a cell sends.
+        let bad = self.plan.wires.iter().filter(|w| w.counted && scenario.channels[w.channel].cell().is_none());
+        let of = |wire: &Wire| {
+            let (channel, running) = (&scenario.channels[wire.channel], &self.channels[wire.channel]);
             let offered = running.as_ref()?.offered().into_iter().zip(["forward", "reverse"]);
             let way = |(octets, way)| WayRaw { channel: channel.name.clone(), way, octets };
             Some(offered.map(way).collect::<Vec<_>>())
@@ -304,9 +318,10 @@ impl World {
     pub(crate) fn finish(&mut self) -> Result<Findings, LabError> {
         let mut all = Findings { notes: self.lines.stop(), ..Findings::default() };
         all.outcome.preferred = true;
-        for i in 0..self.channels.len() {
-            let Some(running) = self.channels[i].take() else { continue };
-            let wire = &self.plan.wires[i];
+        for (i, wire) in self.plan.wires.iter().enumerate() {
+            if self.channels[wire.channel].is_none() {
+                continue;
+            }
             for (end, node) in wire.ends.into_iter().enumerate() {
                 let drops = tx_drops(&self.nodes[node], &wire.interface)?;
                 match self.stages[i][end] {
@@ -314,14 +329,17 @@ impl World {
                     None => all.ring_drops += drops,
                 }
             }
+        }
+        for running in self.channels.iter_mut().filter_map(Option::take) {
             let one = running.finish();
             all.ring_drops += one.unread;
             let sum = &mut all.outcome;
             sum.lateness.merge(&one.lateness);
-            sum.refused = [sum.refused[0] + one.refused[0], sum.refused[1] + one.refused[1]];
+            sum.refused += one.refused;
             sum.uncaptured += one.uncaptured;
             sum.capture_error = sum.capture_error.take().or(one.capture_error);
             sum.preferred &= one.preferred;
+            all.radios.extend(one.radio);
         }
         Ok(all)
     }
@@ -350,7 +368,7 @@ fn settle(ns: &Netns, kind: NodeKind) -> Result<(), NetnsError> {
 }
 
 /// Whether a line of the scenario damages packets, of which SLIP finds none.
-fn is_noisy(scenario: &Scenario) -> bool {
+pub(crate) fn is_noisy(scenario: &Scenario) -> bool {
     scenario.channels.iter().any(|channel| match &channel.kind {
         ChannelKind::Serial(serial) => [&serial.line.forward, &serial.line.reverse]
             .iter()
@@ -359,26 +377,31 @@ fn is_noisy(scenario: &Scenario) -> bool {
     })
 }
 
-/// The ports of a channel's ends, and what records them.
-type Ends = ([Port; 2], [Option<CaptureFile>; 2]);
+/// The capture of a wire at a node.
+fn record(recording: &Recording<'_>, wire: &Wire, node: &str, port: &str) -> Result<CaptureFile, LabError> {
+    let path = (recording.file)(node, port);
+    let what = format!("cannot write {}; use --out with a writable folder that has free space", path.display());
+    let create = if recording.whole { CaptureFile::create_whole } else { CaptureFile::create };
+    create(&path, &wire.interface).map_err(LabError::io(what))
+}
 
 /// Starts the thread of a medium of packets. `stages` are the rings of its devices that are the first stage of a queue.
 pub(crate) fn start_channel(
     scenario: &Scenario,
     channel: &Channel,
     seed: Seed,
-    both: Ends,
+    ends: Vec<End>,
     stages: [Option<u32>; 2],
 ) -> Result<Running, LabError> {
     let mut config = match &channel.kind {
         ChannelKind::Cable(config) => (**config).clone(),
         ChannelKind::Bluetooth(config) => {
-            return start_pair(channel, both, is_noisy(scenario), |name| {
+            return start_pair(channel, ends, is_noisy(scenario), |name| {
                 Bluetooth::new(seed, name, *config).map_err(|e| e.to_string())
             });
         }
         ChannelKind::Cellular(config) => {
-            return start_pair(channel, both, is_noisy(scenario), |name| {
+            return start_pair(channel, ends, is_noisy(scenario), |name| {
                 Cellular::new(seed, name, **config).map_err(|e| e.to_string())
             });
         }
@@ -390,7 +413,6 @@ pub(crate) fn start_channel(
             )));
         }
     };
-    let (ports, captures) = both;
     let mut rings = [u64::MAX; 2];
     for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
         if stages[end].is_some() {
@@ -408,40 +430,31 @@ pub(crate) fn start_channel(
         side.rate_trace = None;
         side.delay_trace = None;
     }
-    let job = Job {
-        name: channel.name.clone(),
-        ports,
-        setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
-        run: Cable::new(seed, &channel.name, config).map_err(refused)?,
+    let setup = Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?;
+    let run = Cable::new(seed, &channel.name, config).map_err(refused)?;
+    start(Job {
         changes: changes_of(scenario, channel)?,
         room: Box::new(move |cable, end| cable.holding(ways[end]).waiting.frames < rings[end]),
-        captures,
-        unix_offset_ns: unix_offset_ns(),
         damaged: is_noisy(scenario),
-    };
+        ..Job::new(&channel.name, ends, setup, run)
+    })
+}
+
+/// Starts a channel's thread.
+pub(crate) fn start<M: Machine + Send + 'static>(job: Job<M>) -> Result<Running, LabError> {
     Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
 }
 
 /// Starts a medium between two ports that is no cable; its parameters stay, and it takes every packet.
 fn start_pair<M: Machine + Send + 'static>(
     channel: &Channel,
-    (ports, captures): Ends,
+    ends: Vec<End>,
     damaged: bool,
     make: impl Fn(&str) -> Result<M, String>,
 ) -> Result<Running, LabError> {
     let made = |name: &str| make(name).map_err(|why| LabError::Topology(format!("channel '{}': {why}", channel.name)));
-    let job = Job {
-        name: channel.name.clone(),
-        ports,
-        setup: made(&format!("{} / set-up", channel.name))?,
-        run: made(&channel.name)?,
-        changes: Vec::new(),
-        room: Box::new(|_, _| true),
-        captures,
-        unix_offset_ns: unix_offset_ns(),
-        damaged,
-    };
-    Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
+    let (setup, run) = (made(&format!("{} / set-up", channel.name))?, made(&channel.name)?);
+    start(Job { damaged, ..Job::new(&channel.name, ends, setup, run) })
 }
 
 /// The timeline's changes of one channel, each validated against the state before it.

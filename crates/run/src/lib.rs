@@ -16,6 +16,7 @@ pub mod figures;
 mod judge;
 mod kept;
 mod people;
+mod radio;
 mod record;
 mod replace;
 pub mod schedule;

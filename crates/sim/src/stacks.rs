@@ -11,7 +11,6 @@ use wavelane_tcp::{Config, CongestionControl};
 
 /// What becomes of a stack.
 pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
-    let has_rts = scenario.channels.iter().any(|c| c.cell().is_some_and(|cell| cell.rules.acknowledges));
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
     let shape = Shape::new(scenario);
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
@@ -30,7 +29,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
             None => return Treatment::Imposed,
         },
         (Family::Wavelane | Family::Hop2009, _) => return Treatment::Imposed,
-        (Family::Tcp, StackOption::Rts) if !has_rts => {
+        (Family::Tcp, StackOption::Rts) if !scenario.has_rts() => {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"
         }
         (Family::Tcp, _) if scenario.tcp.profile == Some(TcpProfile::Ns3) && stack.control != Some(TcpKind::Reno) => {

@@ -127,21 +127,32 @@ fn gateways_need_no_root_either() {
 #[test]
 fn what_cannot_run_is_refused_with_the_remedy() {
     let Some(nobody) = Nobody::new("over-refused") else { return };
-    let cell = scenarios().join("wifi/bulk-cell.toml").display().to_string();
-    std::fs::copy(cell, nobody.0.0.join("cell.toml")).unwrap();
     for (args, why) in [
         (&["ping.toml", "--from", "moon", "--", "true"][..], "no node 'moon': it has client, server"),
         (&["ping.toml", "--at", "moon", "true", "--", "true"], "no node 'moon'"),
         (&["ping.toml", "--stack", "tcp-vegas", "--", "true"], "there is no such stack"),
         (&["ping.toml", "--", "no-such-program"], "name a program of this machine"),
         (&["ping.toml", "--at", "server", "exit 3", "--", "true"], "ended with exit status: 3"),
-        (&["cell.toml", "--", "true"], "`wavelane run FILE --on sim` has it"),
         (&["ping.toml"], "<CMD>"),
     ] {
         let o = nobody.over(args);
         assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));
         assert!(err(&o).contains(why), "{args:?}: {}", err(&o));
     }
+}
+
+/// Stations are joined by devices that this user may make: veth pairs where TUN devices are forbidden.
+#[test]
+fn a_program_crosses_a_radio_cell() {
+    let Some(nobody) = Nobody::new("over-cell") else { return };
+    let cell = scenarios().join("wifi/bulk-cell.toml").display().to_string();
+    std::fs::copy(cell, nobody.0.0.join("cell.toml")).unwrap();
+    let o = nobody.over(&["cell.toml", "--", "ping", "-c", "3", "-i", "0.2", "-W", "9", "s5"]);
+    let said = String::from_utf8_lossy(&o.stdout).into_owned();
+    assert_eq!(o.status.code(), Some(0), "{said}{}", err(&o));
+    // Two frames at 2 Mbit/s with their ACKs, and a cable of 2 ms each way.
+    let least = said.lines().find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = ")?.split('/').next());
+    assert!(least.is_some_and(|ms| ms.parse::<f64>().unwrap() > 5.0), "{said}");
 }
 
 #[test]

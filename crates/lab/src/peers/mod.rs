@@ -13,6 +13,7 @@ use crate::gateways;
 use crate::program::{self, Program};
 use crate::review::needs_udp;
 use crate::tools;
+use crate::topology::Wire;
 use crate::world::World;
 use kcptun::Kcptun;
 use singbox::{Singbox, Tunnel};
@@ -40,8 +41,8 @@ pub(crate) struct Site<'a> {
     world: &'a World,
     /// Places of the two gateways.
     pair: [usize; 2],
-    /// The channel between them.
-    channel: usize,
+    /// What is between them.
+    wire: Wire,
     /// Folder of their logs.
     logs: std::path::PathBuf,
     /// Prefix of their logs' names.
@@ -53,7 +54,7 @@ pub(crate) struct Site<'a> {
 impl Site<'_> {
     /// The gateway's address on the channel between the two.
     fn outside(&self, gateway: usize) -> std::net::Ipv4Addr {
-        let wire = &self.world.plan.wires[self.channel];
+        let wire = &self.wire;
         wire.addresses[wire.end_of(gateway).expect("the channel joins both gateways")]
     }
     /// An address of the gateway that its own side can reach.
@@ -99,7 +100,7 @@ fn tunnel_of(stack: Stack) -> Option<Tunnel> {
 
 /// Whether the peer `stack` can run here; if not, why.
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
-    let (pair, channel) = gateways::pair(scenario)?;
+    let (pair, wire) = gateways::pair(scenario)?;
     let needs_udp = scenario.flows.iter().find(|f| needs_udp(&f.app));
     if let (Some(flow), Family::Kcptun) = (needs_udp, stack.family) {
         return Err(format!(
@@ -109,7 +110,7 @@ pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
         ));
     }
     if tunnel_of(stack) == Some(Tunnel::Hysteria2Brutal) {
-        singbox::review_rates(scenario, pair, &scenario.channels[channel])?;
+        singbox::review_rates(scenario, pair, &scenario.channels[wire.channel])?;
     }
     match stack.family {
         Family::Kcptun => installed(kcptun::PROGRAMS),
@@ -147,9 +148,9 @@ impl Peers {
         order: &Order<'_>,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
-        let (pair, channel) = gateways::pair(scenario).map_err(LabError::Topology)?;
+        let (pair, wire) = gateways::pair(scenario).map_err(LabError::Topology)?;
         let (logs, label, controls) = (program::logs(order.out)?, order.label, order.controls);
-        let site = Site { scenario, world, pair, channel, logs, label, controls };
+        let site = Site { scenario, world, pair, wire, logs, label, controls };
         let mut programs = Vec::new();
         // If a later step fails, programs already started are ended like the rest.
         let kind = match (order.stack.family, tunnel_of(order.stack)) {

@@ -87,7 +87,7 @@ impl Singbox {
             let tls = json!({
                 "enabled": true, "alpn": ["h3"], "server_name": NAME, "certificate_path": certificate,
             });
-            let channel = &site.scenario.channels[site.channel];
+            let channel = &site.scenario.channels[site.wire.channel];
             let rates = directions(channel, site.name(near)).map(|direction| told(channel, direction));
             let client = client_file(tunnel, entrances, outside, tls, rates);
             programs.push(run(site, near, "client", &client, files.path())?);

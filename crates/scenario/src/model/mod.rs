@@ -1,6 +1,7 @@
 //! A scenario as plain data. Nothing here depends on the file's syntax or the machine.
 
 mod check;
+mod cost;
 mod gateway;
 mod path;
 mod stack;
@@ -73,6 +74,21 @@ pub struct Change {
 }
 
 impl Scenario {
+    /// Whether a station can send an RTS: WaveLAN has none.
+    pub fn has_rts(&self) -> bool {
+        self.channels.iter().any(|channel| channel.cell().is_some_and(|cell| cell.rules.acknowledges))
+    }
+    /// The same scenario in which an RTS precedes every data frame.
+    pub fn with_rts(mut self) -> Self {
+        for channel in &mut self.channels {
+            if let ChannelKind::Wifi(cell) = &mut channel.kind
+                && cell.rules.acknowledges
+            {
+                cell.rts_threshold = 0;
+            }
+        }
+        self
+    }
     /// The node with that name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.name == name)

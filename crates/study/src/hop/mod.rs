@@ -2,6 +2,7 @@
 //!
 //! Its mechanisms one by one are `hop-mechanisms`; here the default stack carries what TCP carries on the same cells.
 
+mod lab;
 mod net;
 mod population;
 mod rows;
@@ -10,6 +11,7 @@ mod scenes;
 use crate::cells::fingerprint_of;
 use crate::document::StudyDocument;
 use crate::elsewhere::{Simulation, Travel, read};
+use crate::experiments::LAB;
 use crate::kept::Kept;
 use crate::observe::{ready, short, simulate};
 use crate::runner::Runner;
@@ -18,14 +20,15 @@ use scenes::{Run, Scene};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::AtomicBool;
-use wavelane_run::RunError;
 use wavelane_run::figures::{of_radio, of_run};
+use wavelane_run::{RunError, StackRaw};
+use wavelane_scenario::Scenario;
 
 /// The study's id.
 pub(crate) const ID: &str = "hop";
 /// Its parts.
-pub(crate) const PARTS: [&str; 11] =
-    ["links", "mesh", "chains", "degradation", "flows", "wlan", "delay", "cells", "both-ways", "beside", "phys"];
+pub(crate) const PARTS: [&str; 12] =
+    ["links", "mesh", "chains", "degradation", "flows", "wlan", "delay", "cells", "both-ways", "beside", "phys", LAB];
 /// What is judged, and the preset beside it.
 const OURS: &str = "wavelane";
 const PRESET: &str = "hop-2009";
@@ -67,9 +70,13 @@ impl Seen {
 /// Runs a stack on a cell, here or on a worker.
 pub(crate) fn work(run: &Simulation, cancelled: &AtomicBool) -> Result<Seen, StudyError> {
     let (scenario, stack) = ready(&run.scenario, &run.stack, run.seed)?;
-    let raw = simulate(&scenario, stack, cancelled)?;
+    Ok(of_raw(&scenario, &simulate(&scenario, stack, cancelled)?))
+}
+
+/// What a run gave.
+fn of_raw(scenario: &Scenario, raw: &StackRaw) -> Seen {
     let radio = raw.radios.first().map(|radio| of_radio(radio, scenario.seed));
-    let figures = of_run(&scenario, &raw, scenario.seed).into_iter().map(|of| FlowSeen {
+    let figures = of_run(scenario, raw, scenario.seed).into_iter().map(|of| FlowSeen {
         flow: of.flow,
         app: of.app,
         goodput_bps: short(of.goodput_bps.unwrap_or(0.0)),
@@ -78,13 +85,13 @@ pub(crate) fn work(run: &Simulation, cancelled: &AtomicBool) -> Result<Seen, Stu
         p95_ms: of.rtt_p95_ms.map(short),
     });
     let per_s = |of: fn(&wavelane_run::RadioFigures) -> f64| short(radio.as_ref().map_or(0.0, of));
-    Ok(Seen {
+    Seen {
         flows: figures.collect(),
         data: per_s(|radio| radio.data_per_s),
         others: per_s(|radio| radio.frames_per_s - radio.data_per_s),
         unanswered: per_s(|radio| radio.ack_missing_per_s),
         own_drops: per_s(|radio| radio.queue_full_per_s),
-    })
+    }
 }
 
 /// A scene's runs with what they gave.
@@ -136,8 +143,12 @@ pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
     let mut seen = runner.run_anywhere(options.elsewhere.as_ref(), &runs, cost, found, work, &travel)?.into_iter();
     let found: Vec<Found<'_>> =
         scenes.iter().map(|scene| Found { scene, seen: seen.by_ref().take(scene.runs.len()).collect() }).collect();
-    let rows = rows::all(&found);
+    let mut rows = rows::all(&found);
     rows.iter().for_each(options.row);
+    // Runs in real time have the machine to themselves.
+    if options.wants(LAB) {
+        rows.extend(lab::rows(setup, &kept)?);
+    }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 

@@ -3,7 +3,6 @@ use super::*;
 use crate::document::Edition;
 use std::path::Path;
 use wavelane_run::Verdict;
-use wavelane_scenario::Scenario;
 
 /// Every run of both editions is a scenario, no two are the same, and every part has judged rows.
 #[test]
@@ -11,7 +10,7 @@ fn editions_hold_every_part() {
     let meshes = population::meshes().unwrap();
     for edition in [Edition::Quick, Edition::Full] {
         let scenes = scenes::all(edition, &meshes);
-        assert!(PARTS.iter().all(|part| scenes.iter().any(|scene| scene.part == *part)));
+        assert!(PARTS.iter().all(|part| *part == LAB || scenes.iter().any(|scene| scene.part == *part)));
         let mut texts: Vec<&str> = scenes.iter().flat_map(|scene| &scene.runs).map(|run| run.text.as_str()).collect();
         texts.sort_unstable();
         texts.dedup();
