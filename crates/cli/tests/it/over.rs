@@ -116,7 +116,7 @@ fn gateways_need_no_root_either() {
     assert!(std::fs::read(nobody.0.0.join("copy")).unwrap() == body, "what came is not what was sent");
     // Proxies in the same places, which say what they took.
     std::fs::copy(scenarios().join("links/fast.toml"), nobody.0.0.join("fast.toml")).unwrap();
-    let serve = ["fast.toml", "--stack", "tcp-bbr+split", "--out", "split", "--at", "server", serve[4]];
+    let serve = ["fast.toml", "--stack", "tcp-bbr+split", "--out", "split", "--at", "server", serve[5]];
     let o = nobody.over(&[&serve[..], &fetch[..]].concat());
     assert!(o.status.success(), "{}", err(&o));
     let log = nobody.0.read("split/log.txt");
