@@ -241,45 +241,29 @@ impl Cell {
                 let _ = writeln!(out, "fec = {{ {code}, frames = \"{frames}\", feedback = \"{feedback_ms} ms\" }}");
             }
         }
-        out + &self.flows(uplink)
+        let voice = self.traffic == Traffic::Voice;
+        let start_ms = |node: u32| if voice { 100 } else { 10 * (node - 1) };
+        out + &self.flows(uplink, "webtraf-2001", "", start_ms)
     }
 
-    fn flows(&self, uplink: bool) -> String {
-        let mut out = String::new();
-        let mut bulk = |node: u32, start_ms: u32| {
-            let (from, to) =
-                if uplink { (format!("s{node}"), "host".into()) } else { ("host".into(), format!("s{node}")) };
-            let _ = writeln!(
-                out,
-                "[flows.bulk{node}]\napp = \"upload\"\nfrom = \"{from}\"\nto = \"{to}\"\nstart = \"{start_ms} ms\""
-            );
+    /// Its flows, with a model of pages, what more a call has, and when the bulk flow of a node begins.
+    pub(super) fn flows(&self, uplink: bool, web: &str, call: &str, start_ms: impl Fn(u32) -> u32) -> String {
+        let Self { traffic, nodes, size, .. } = *self;
+        let flow = |name: &str, node: u32, app: &str, up: bool, more: &str| {
+            let station = format!("s{node}");
+            let (from, to) = if up { (station.as_str(), "host") } else { ("host", station.as_str()) };
+            format!("[flows.{name}{node}]\napp = \"{app}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{more}\n")
         };
-        match self.traffic {
-            Traffic::Bulk => (1..=self.nodes).for_each(|node| bulk(node, 10 * (node - 1))),
+        let bulk = |node: u32| flow("bulk", node, "upload", uplink, &format!("start = \"{} ms\"", start_ms(node)));
+        let call = format!("size = \"{size} B\"\n{call}");
+        let calls = |node: u32| flow("up", node, "voice", true, &call) + &flow("down", node, "voice", false, &call);
+        match traffic {
+            Traffic::Bulk => (1..=nodes).map(bulk).collect(),
             Traffic::Web => {
-                for node in 1..=self.nodes {
-                    let _ = writeln!(
-                        out,
-                        "[flows.web{node}]\napp = \"web\"\nmodel = \"webtraf-2001\"\nfrom = \"s{node}\"\nto = \"host\""
-                    );
-                }
+                (1..=nodes).map(|node| flow("web", node, "web", true, &format!("model = \"{web}\""))).collect()
             }
-            Traffic::Voice => {
-                bulk(CALLS + 1, 100);
-                for node in 1..=CALLS {
-                    for (name, from, to) in
-                        [("up", format!("s{node}"), "host".to_owned()), ("down", "host".into(), format!("s{node}"))]
-                    {
-                        let _ = writeln!(
-                            out,
-                            "[flows.{name}{node}]\napp = \"voice\"\nsize = \"{} B\"\nfrom = \"{from}\"\nto = \"{to}\"",
-                            self.size
-                        );
-                    }
-                }
-            }
+            Traffic::Voice => bulk(CALLS + 1) + &(1..=CALLS).map(calls).collect::<String>(),
         }
-        out
     }
 
     /// Nodes of a cell with this traffic, in the document.

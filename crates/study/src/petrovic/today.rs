@@ -2,7 +2,7 @@
 //! access point, pages of 2024, calls in G.711. In place of coding, rates follow the channel here; without that every
 //! frame goes at the least coded one.
 
-use super::cell::{CALLS, Cell, Profile, Reading, Traffic};
+use super::cell::{Cell, Profile, Reading, Traffic};
 use super::judge::{Cells, Found, across, geometric};
 use super::quoted::{COLUMNS, Column};
 use crate::document::Row;
@@ -102,44 +102,7 @@ pub(super) fn text(cell: &Cell) -> String {
             writeln!(out, "  {{ between = [\"ap\", \"{station}\"], hear = \"decode\", signal = \"{signal} dB\" }},");
     }
     out += "]\n";
-    flows(cell, &mut out);
-    out
-}
-
-fn flows(cell: &Cell, out: &mut String) {
-    let bulk = |out: &mut String, node: u32| {
-        let start = 10 * node;
-        let _ = writeln!(
-            out,
-            "[flows.bulk{node}]\napp = \"upload\"\nfrom = \"host\"\nto = \"s{node}\"\nstart = \"{start} ms\""
-        );
-    };
-    match cell.traffic {
-        Traffic::Bulk => (1..=cell.nodes).for_each(|node| bulk(out, node)),
-        Traffic::Web => {
-            for node in 1..=cell.nodes {
-                let _ = writeln!(
-                    out,
-                    "[flows.web{node}]\napp = \"web\"\nmodel = \"almanac-2024\"\nfrom = \"s{node}\"\nto = \"host\""
-                );
-            }
-        }
-        Traffic::Voice => {
-            bulk(out, CALLS + 1);
-            for node in 1..=CALLS {
-                for (name, from, to) in
-                    [("up", format!("s{node}"), "host".to_owned()), ("down", "host".into(), format!("s{node}"))]
-                {
-                    let _ = writeln!(
-                        out,
-                        "[flows.{name}{node}]\napp = \"voice\"\ncodec = \"g711\"\nsize = \"{} B\"\ndeadline = \"150 ms\"\n\
-                         from = \"{from}\"\nto = \"{to}\"",
-                        cell.size
-                    );
-                }
-            }
-        }
-    }
+    out + &cell.flows(false, "almanac-2024", "codec = \"g711\"\ndeadline = \"150 ms\"", |node| 10 * node)
 }
 
 /// The evidence of a profile's cells on the claims.
