@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use wavelane_lab::{Crossed, Crossing, Unserved};
-use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting};
+use wavelane_scenario::Setting;
 
 const EXAMPLES: &str = include_str!("examples/channel.txt");
 
@@ -36,13 +36,7 @@ pub(crate) struct ChannelArgs {
 
 /// Carries datagrams over a scenario's channel.
 pub(crate) fn channel(args: &ChannelArgs) -> Outcome {
-    if args.settings.len() > SETTINGS_MAX {
-        return Err(Failure::refused(format!("--set stands {} times, at most {SETTINGS_MAX}", args.settings.len())));
-    }
-    let mut scenario = Scenario::load_with(&args.file, &args.settings).map_err(Failure::refused)?;
-    if let Some(seed) = args.seed {
-        scenario.seed = Seed(seed);
-    }
+    let scenario = crate::run::loaded(&args.file, &args.settings, args.seed)?;
     let found = args.to.to_socket_addrs().map_err(|e| {
         let named =
             args.to.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use wavelane_lab::{Order, OverBackend};
 use wavelane_run::{CaptureExtent, RunDocument, RunHooks, RunOptions, host_facts, scenario_name, shell};
-use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting, Stack};
+use wavelane_scenario::{Scenario, Setting, Stack};
 
 /// What shells add to the number of the signal that ended a program.
 const BY_SIGNAL: i32 = 128;
@@ -47,13 +47,7 @@ pub(crate) struct OverArgs {
 
 /// Runs a program over a scenario's link.
 pub(crate) fn over(args: &OverArgs) -> Outcome {
-    if args.settings.len() > SETTINGS_MAX {
-        return Err(Failure::refused(format!("--set stands {} times, at most {SETTINGS_MAX}", args.settings.len())));
-    }
-    let mut scenario = Scenario::load_with(&args.file, &args.settings).map_err(Failure::refused)?;
-    if let Some(seed) = args.seed {
-        scenario.seed = Seed(seed);
-    }
+    let mut scenario = crate::run::loaded(&args.file, &args.settings, args.seed)?;
     scenario.stacks = vec![stack(args, &scenario)?];
     let order = order(args, &scenario)?;
     scenario.flows.clear();

@@ -9,8 +9,7 @@ use wavelane_run::{
     Backend, Count, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict, host_facts,
     rerun, scenario_name,
 };
-use wavelane_scenario::Seed;
-use wavelane_scenario::{SETTINGS_MAX, Scenario, Setting};
+use wavelane_scenario::{SETTINGS_MAX, Scenario, Seed, Setting};
 
 /// Where scenarios run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -105,15 +104,19 @@ pub(crate) fn failure(error: &RunError) -> Failure {
     }
 }
 
+/// A scenario with these settings, and this seed in the place of its own.
+pub(crate) fn loaded(file: &Path, settings: &[Setting], seed: Option<u64>) -> Result<Scenario, Failure> {
+    if settings.len() > SETTINGS_MAX {
+        return Err(Failure::refused(format!("--set stands {} times, at most {SETTINGS_MAX}", settings.len())));
+    }
+    let mut scenario = Scenario::load_with(file, settings).map_err(Failure::refused)?;
+    scenario.seed = seed.map_or(scenario.seed, Seed);
+    Ok(scenario)
+}
+
 /// Runs a scenario.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    if args.settings.len() > SETTINGS_MAX {
-        return Err(Failure::refused(format!("--set stands {} times, at most {SETTINGS_MAX}", args.settings.len())));
-    }
-    let mut scenario = Scenario::load_with(&args.file, &args.settings).map_err(Failure::refused)?;
-    if let Some(seed) = args.seed {
-        scenario.seed = Seed(seed);
-    }
+    let scenario = loaded(&args.file, &args.settings, args.seed)?;
     let text = std::fs::read_to_string(&args.file).unwrap_or_default();
     if let Some(why) = wavelane_run::refusal(args.on.make().as_ref(), &scenario, &args.file, &text) {
         return Err(Failure::refused(why));
