@@ -10,27 +10,36 @@ use wavelane_host::tcp;
 #[derive(Debug)]
 pub(crate) struct KernelSocket(pub(crate) TcpStream, pub(crate) tcp::Buffers);
 
+/// What a read from a socket that does not block came to.
+pub(crate) fn got(read: io::Result<usize>) -> Got {
+    match read {
+        Ok(0) => Got::End,
+        Ok(octets) => Got::Bytes(octets),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Got::Blocked,
+        Err(e) if e.kind() == ErrorKind::Interrupted => Got::Again,
+        Err(_) => Got::Failed,
+    }
+}
+
+/// What a write to one came to.
+pub(crate) fn put(written: io::Result<usize>) -> Put {
+    match written {
+        Ok(octets) => Put::Bytes(octets),
+        Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
+        Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
+        Err(_) => Put::Failed,
+    }
+}
+
 impl Socket for KernelSocket {
     fn read(&mut self, into: &mut [u8]) -> Got {
-        match self.0.read(into) {
-            Ok(0) => Got::End,
-            Ok(octets) => Got::Bytes(octets),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Got::Blocked,
-            Err(e) if e.kind() == ErrorKind::Interrupted => Got::Again,
-            Err(_) => Got::Failed,
-        }
+        got(self.0.read(into))
     }
     fn write(&mut self, front: &[u8], back: &[u8]) -> Put {
-        let written = match back {
+        put(match back {
             [] => self.0.write(front),
             _ => self.0.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]),
-        };
-        match written {
-            Ok(octets) => Put::Bytes(octets),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
-            Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
-            Err(_) => Put::Failed,
-        }
+        })
     }
     fn shutdown(&mut self) -> bool {
         self.0.shutdown(Shutdown::Write).is_ok()

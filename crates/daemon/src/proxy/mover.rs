@@ -5,8 +5,8 @@
 
 use super::outages::Outages;
 use super::status::{Connection, Half, longest};
-use crate::connection::KernelSocket;
-use std::io::{self, ErrorKind, Read, Write};
+use crate::connection::{KernelSocket, got, put};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -423,21 +423,9 @@ impl Pipes<Watched> for KernelPipes {
         }
     }
     fn fill(&mut self, pipe: &Pipe, from: &mut Watched, most: usize) -> Got {
-        match pipe.fill(&from.socket.0, most) {
-            Ok(0) => Got::End,
-            Ok(octets) => Got::Bytes(octets),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Got::Blocked,
-            Err(e) if e.kind() == ErrorKind::Interrupted => Got::Again,
-            Err(_) => Got::Failed,
-        }
+        got(pipe.fill(&from.socket.0, most))
     }
     fn drain(&mut self, pipe: &Pipe, to: &mut Watched, octets: usize) -> Put {
-        let put = match pipe.drain(&to.socket.0, octets) {
-            Ok(octets) => Put::Bytes(octets),
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
-            Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
-            Err(_) => Put::Failed,
-        };
-        to.after(put, octets)
+        to.after(put(pipe.drain(&to.socket.0, octets)), octets)
     }
 }

@@ -9,7 +9,7 @@ use super::config::Interface;
 use super::flow::{self, Look};
 use crate::system::family::Family;
 use crate::system::firewall::older;
-use crate::system::rules::{XT_WAIT, is_empty_table, removal};
+use crate::system::rules::{XT_WAIT, remove_chain, remove_if_empty};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Rate, Span};
@@ -227,14 +227,7 @@ impl Drop for Lead {
 /// Removes our rules, those of earlier processes included, and the table if nothing else is in it.
 pub(super) fn clear() {
     for family in Family::here() {
-        if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "mangle", "-S"], "")
-            && listing.contains(CHAIN)
-        {
-            let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("mangle", CHAIN, &listing));
-        }
-        let table = ["table", family.nft(), "mangle"];
-        if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
-            let _ = run("nft", &[&["delete"], &table[..]].concat(), "");
-        }
+        remove_chain(family, "mangle", CHAIN);
+        remove_if_empty(family, "mangle");
     }
 }

@@ -15,7 +15,7 @@ mod tables;
 mod userspace;
 
 pub(crate) use bridges::Bridged;
-pub(crate) use queue::removal;
+use queue::removal;
 pub(crate) use ranges::{Attachment, all_routes, attached, attachments, excepted};
 pub(crate) use tables::open_addresses;
 
@@ -361,19 +361,29 @@ fn clear_leftovers() {
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");
         let_syns_pass(family);
         // iptables-nft leaves behind the table that our rule created.
-        let table = ["table", family.nft(), "raw"];
-        if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
-            let _ = run("nft", &[&["delete"], &table[..]].concat(), "");
-        }
+        remove_if_empty(family, "raw");
     }
 }
 
 /// Removes the rules that hold SYNs, if they are there.
 fn let_syns_pass(family: Family) {
-    if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "")
-        && listing.contains(XT_CHAIN)
+    remove_chain(family, "raw", XT_CHAIN);
+}
+
+/// Removes our chain from iptables' table, and what leads there.
+pub(crate) fn remove_chain(family: Family, table: &str, chain: &str) {
+    if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", table, "-S"], "")
+        && listing.contains(chain)
     {
-        let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("raw", XT_CHAIN, &listing));
+        let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal(table, chain, &listing));
+    }
+}
+
+/// Removes a table of iptables-nft if nothing else is in it.
+pub(crate) fn remove_if_empty(family: Family, table: &str) {
+    let table = ["table", family.nft(), table];
+    if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
+        let _ = run("nft", &[&["delete"], &table[..]].concat(), "");
     }
 }
 
@@ -384,7 +394,7 @@ pub(crate) fn syn_rules(family: Family) -> Option<Vec<String>> {
 }
 
 /// Whether an nft listing of one table holds chains at most, and no rule, set or comment.
-pub(crate) fn is_empty_table(listing: &str) -> bool {
+fn is_empty_table(listing: &str) -> bool {
     listing.lines().map(str::trim).all(|l| {
         l.is_empty()
             || l == "}"
