@@ -22,7 +22,9 @@ const RECENT_MIN: usize = 4;
 const QUIET_MIN: usize = 2;
 const QUIET: Span = Span::from_millis(1);
 /// The short window over which jitter is measured and the queue is the lowest delay.
-const JITTER_WINDOW: Span = Span::from_millis(50);
+pub(super) const JITTER_WINDOW: Span = Span::from_millis(50);
+/// By this many samples at least; where they are not within it, longer.
+pub(super) const JITTER_MIN: usize = 2 * RECENT_MIN;
 /// If acks are rare, the samples needed for jitter may come from this long, if each stands for this many packets.
 const JITTER_RARE: Span = Span::from_secs(1);
 const RARE_PACKETS: u64 = 3;
@@ -83,7 +85,7 @@ impl Forward {
         }
         self.recent.push_back(Sample { at: now, delay, number });
         while self.recent.len() > RECENT_MAX
-            || self.recent.len() > 2 * RECENT_MIN
+            || self.recent.len() > JITTER_MIN
                 && self.recent.front().is_some_and(|r| now.since(r.at) > JITTER_WINDOW.times(2))
         {
             self.recent.pop_front();
@@ -96,12 +98,11 @@ impl Forward {
     /// Jitter is the smoothed range of delays in one short window, less any trend.
     fn measure_jitter(&mut self, now: Instant) {
         self.jitter_at = now;
-        let least = 2 * RECENT_MIN;
         let mut n = self.recent.iter().rev().take_while(|r| now.since(r.at) <= JITTER_WINDOW).count();
         let mut apart = false;
-        if n < least {
-            let Some(rare) = self.rare(now, least) else { return };
-            n = least;
+        if n < JITTER_MIN {
+            let Some(rare) = self.rare(now, JITTER_MIN) else { return };
+            n = JITTER_MIN;
             apart = rare == Rare::Packets;
         }
         let window = || self.recent.iter().skip(self.recent.len() - n).map(|r| r.delay);

@@ -44,18 +44,22 @@ pub(super) struct Spurts {
     best: u64,
     twice: u64,
     mean: u64,
-    /// The longest round trip that bytes were counted for.
+    /// The longest base round trip that bytes were counted for.
     longest: Span,
 }
 
 impl Spurts {
-    /// After a silence of `waited`: `bytes` came in the last round trip, `delivered` so far.
-    fn see(&mut self, now: Instant, waited: Span, (memory, rtt): (Span, Span), (delivered, bytes): (u64, u64)) {
-        // What came in a round trip of a second, while the way back was congested, is no measure of one of milliseconds.
-        if rtt.times(2) < self.longest {
+    /// The round trip of an empty queue is `base`. What came in one of a second, while the way back was congested, is no measure of one of
+    /// milliseconds. Acks that are far apart in a stall tell nothing of it.
+    fn rebase(&mut self, base: Span) {
+        if base.times(2) < self.longest {
             *self = Self::default();
         }
-        self.longest = self.longest.max(rtt);
+        self.longest = self.longest.max(base);
+    }
+
+    /// After a silence of `waited`: `bytes` came in the last round trip, `delivered` so far.
+    fn see(&mut self, now: Instant, waited: Span, (memory, rtt): (Span, Span), (delivered, bytes): (u64, u64)) {
         // The memory follows the round trip, so a part's number is counted on, not calculated from the time.
         let length = memory.scale(1, PARTS).as_nanos().max(1);
         let newest = self.parts[(self.number % PARTS) as usize];
@@ -101,7 +105,9 @@ impl Delay {
             self.spurts = Spurts::default();
             return;
         }
-        let rtt = self.base_rtt(sample, forward) + sample.acks_apart;
+        let base = self.base_rtt(sample, forward);
+        self.spurts.rebase(base);
+        let rtt = base + sample.acks_apart;
         if let Some(bytes) = self.service.delivered_in(rtt) {
             let memory = MEMORY.max(rtt.times(MEMORY_RTTS));
             self.spurts.see(sample.now, sample.waited, (memory, rtt), (self.delivered, bytes));
@@ -152,6 +158,7 @@ mod tests {
             delivered += came;
             let last = if ms < 3_000 { 500_000 } else { came * rtt };
             let memory = MEMORY.max(Span::from_millis(rtt * MEMORY_RTTS));
+            spurts.rebase(Span::from_millis(rtt));
             spurts.see(Instant::from_millis(ms), Span::ZERO, (memory, Span::from_millis(rtt)), (delivered, last));
             let most = if ms < 3_000 { 1_000_000 } else { 50_000 };
             assert!(spurts.window().is_none_or(|window| window < most), "at {ms} ms: {spurts:?}");

@@ -2,7 +2,7 @@
 
 use super::{Delay, Phase};
 use crate::lane::control::PACKET;
-use crate::lane::forward::Forward;
+use crate::lane::forward::{Forward, JITTER_MIN, JITTER_WINDOW};
 use wavelane_base::{Instant, Octets, Span};
 
 /// The target queue is this at [`TARGET_RATE`] and falls with the square root of the rate, so that flows that see the same queue converge
@@ -72,6 +72,9 @@ impl Delay {
 
     /// Whether the link's own rate varies so much that queue and loss come and go with it, not with our rate or the medium.
     pub(super) fn swings(&self, jitter: Span) -> bool {
+        // Where so few packets come in the time over which jitter is measured, it is how the link's rate varies.
+        let few = self.rate.time_for(Octets::new(JITTER_MIN as u64 * PACKET)) > JITTER_WINDOW;
+        let jitter = if few { Span::ZERO } else { jitter };
         self.probe.swell() > self.target_at(jitter).times(SWINGS)
     }
 
