@@ -508,6 +508,33 @@ fn a_cure_is_applied_and_taken_back() {
 }
 
 #[test]
+fn check_names_a_discipline_that_this_kernel_lacks() {
+    let _alone = alone();
+    if !root_or_skip("check of a shaper") {
+        return;
+    }
+    let world = World::new("shapercheck");
+    let path = world.dir.join("shaper.toml");
+    for (how, tool) in [("cake", "cake bandwidth 5mbit"), ("tbf", "tbf rate 5mbit burst 16kb latency 50ms")] {
+        std::fs::write(&path, format!("[[shaper]]\ninterface = \"lan0\"\nrate = \"5 Mbit/s\"\nhow = \"{how}\"\n"))
+            .unwrap();
+        let tried = world.sh(
+            &world.a,
+            &format!("tc qdisc add dev lan0 root {tool} 2>/dev/null && tc qdisc del dev lan0 root && echo has || true"),
+        );
+        let file = path.clone();
+        let said = world.a.run(move || wavelane_daemon::commands::check_config(&file).unwrap()).unwrap();
+        let warned = said.contains(&format!("lan0 cannot be shaped by {how} on this host"));
+        assert_eq!(warned, !tried.contains("has"), "{said}");
+        assert_eq!(
+            said.lines().next().is_some_and(|first| first.contains("there is a warning below")),
+            warned,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_refused_shaper_start_names_a_remedy() {
     let _alone = alone();
     if !root_or_skip("shaper") {
