@@ -41,6 +41,12 @@ with tempfile.TemporaryDirectory() as place:
 assert record.verdict in ("pass", "inconclusive"), record.verdict
 ')
 "${pip[@]}" install --no-deps --force-reinstall "${wheels[0]}"
+# A cluster's workers are the package, and refuse a program of another commit.
+commit=$("$venv/bin/python" -c 'from wavelane import _wavelane; print((_wavelane.COMMIT or "").split("+")[0])')
+if [[ $("$WAVELANE" --version) != *"$commit"* ]]; then
+  echo "$WAVELANE is of another commit than the package: build it again (cargo build) and run this again" >&2
+  exit 1
+fi
 export MPLBACKEND=agg PYTHONDONTWRITEBYTECODE=1
 "$venv/bin/mypy" --config-file python/pyproject.toml --cache-dir "$target/mypy" python/wavelane
 "$venv/bin/python" -m pytest -q -p no:cacheprovider --import-mode=importlib python/tests
