@@ -55,8 +55,13 @@ impl Case {
         }
         let head = head(self.id, &case, RENO);
         let form = bound(seen.ratio(), self.bps * 10 / self.bits, seen.octets_up()).min(self.down_bps * OF_PACKET);
-        let mut row = head.row("of_form", "ratio", &[seen.down_bps() / form]).bound_by(1.0);
+        let share = seen.down_bps() / form;
+        let mut row = head.row("of_form", "ratio", &[share]).bound_by(1.0);
         row = row.between(OF_FORM.0, OF_FORM.1);
+        // No line carries more: a machine that was late when the counting began, and no longer at its end.
+        if share > OF_FORM.1 {
+            row = row.inconclusive(format!("{share:.3}, more than the line has: this machine was late"));
+        }
         row.why = format!(
             "{}; {:.3} segments an acknowledgement, {:.1} octets each, {} frames bad",
             row.why,
