@@ -56,20 +56,15 @@ impl Case {
         let head = head(self.id, &case, RENO);
         let form = bound(seen.ratio(), self.bps * 10 / self.bits, seen.octets_up()).min(self.down_bps * OF_PACKET);
         let share = seen.down_bps() / form;
-        let mut row = head.row("of_form", "ratio", &[share]).bound_by(1.0);
-        row = row.between(OF_FORM.0, OF_FORM.1);
-        // No line carries more: a machine that was late when the counting began, and no longer at its end.
-        if share > OF_FORM.1 {
-            row = row.inconclusive(format!("{share:.3}, more than the line has: this machine was late"));
-        }
-        row.why = format!(
-            "{}; {:.3} segments an acknowledgement, {:.1} octets each, {} frames bad",
-            row.why,
-            seen.ratio(),
-            seen.octets_up(),
-            seen.up().bad
-        );
-        let mut rows = vec![row];
+        let row = head.row("of_form", "ratio", &[share]).bound_by(1.0);
+        let row = match share > OF_FORM.1 {
+            // No line carries more: a machine that was late when the counting began, and no longer at its end.
+            true => row.inconclusive(format!("{share:.3}, more than the line has: this machine was late")),
+            false => row.between(OF_FORM.0, OF_FORM.1),
+        };
+        let (ratio, octets, bad) = (seen.ratio(), seen.octets_up(), seen.up().bad);
+        let words = format!("{ratio:.3} segments an acknowledgement, {octets:.1} octets each, {bad} frames bad");
+        let mut rows = vec![row.noting(&words)];
         if self.id == "S0-E10"
             && let Some((_, least, most)) = FRAMINGS.iter().find(|(word, ..)| *word == self.framing)
         {
@@ -162,10 +157,8 @@ fn layers() -> Task {
     let judge = |seen: &[Seen]| {
         let of = |(of, seen): (&&str, &[Seen])| {
             let row = head("S0-E13", &[("layer", json!(of))], WHOLE);
-            let mut row = row.row("of_simulator", "ratio", &[seen[0].down_bps() / seen[1].down_bps()]);
-            row = row.between(OF_FORM.0, OF_FORM.1);
-            row.why = format!("{}; {:.2} Mbit/s", row.why, seen[0].down_bps() / 1e6);
-            row
+            let row = row.row("of_simulator", "ratio", &[seen[0].down_bps() / seen[1].down_bps()]);
+            row.between(OF_FORM.0, OF_FORM.1).noting(&format!("{:.2} Mbit/s", seen[0].down_bps() / 1e6))
         };
         LAYERS.iter().zip(seen.chunks(2)).map(of).collect()
     };

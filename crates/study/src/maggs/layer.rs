@@ -1,8 +1,8 @@
 //! S0-E13 and E16: the layer that sends lost packets again below TCP, as in 1998 and as it is now.
 
-use super::net::download;
-use super::{RENO, Run, Seen, Task};
-use crate::cells::{Aim, Head};
+use super::net::{download, gateways, lossy};
+use super::{RENO, Run, Seen, Task, each};
+use crate::cells::{Aim, Head, joined};
 use crate::document::Row;
 use serde_json::json;
 use wavelane_measure::mean;
@@ -24,23 +24,12 @@ pub(super) fn tasks(full: bool) -> Vec<Task> {
 
 /// Two gateways, 2 Mbit/s, so much delay each way, and what each direction loses in per cent.
 fn text(seconds: u64, delay_ms: u64, [up, down]: [u32; 2], layer: &str, more: &str) -> String {
-    let way = |percent: u32| {
-        let loss = if percent > 0 {
-            format!(", loss = {{ kind = \"random\", p = \"{percent}/100\" }}")
-        } else {
-            String::new()
-        };
-        format!("{{ rate = \"2 Mbit/s\", delay = \"{delay_ms} ms\", queue = \"50 packets\"{loss} }}")
-    };
-    format!(
-        "title = \"A layer below TCP\"\nduration = \"{seconds} s\"\nstacks = [\"{RENO}\", \"{CUBIC}\", \"{WHOLE}\"]\n[nodes]\nhome = \"endpoint\"\n\
-         laptop = \"gateway\"\ndesktop = \"gateway\"\ncampus = \"endpoint\"\n[gateways.laptop]\ntries = \"{layer}\"\n[gateways.desktop]\n\
-         tries = \"{layer}\"\n[channels.lan-home]\npreset = \"ethernet\"\nbetween = [\"home\", \"laptop\"]\n[channels.lan-campus]\n\
-         preset = \"ethernet\"\nbetween = [\"desktop\", \"campus\"]\n[channels.air]\nbetween = [\"laptop\", \"desktop\"]\nforward = {}\n\
-         reverse = {}\n{more}",
-        way(up),
-        way(down)
-    )
+    let [up, down] = [up, down].map(|percent| lossy(delay_ms, percent, ""));
+    let rest = format!(
+        "[gateways.laptop]\ntries = \"{layer}\"\n[gateways.desktop]\ntries = \"{layer}\"\n[channels.air]\nbetween = [\"laptop\", \"desktop\"]\n\
+         forward = {up}\nreverse = {down}\n{more}"
+    );
+    gateways("A layer below TCP", seconds, &[RENO, CUBIC, WHOLE], ["home", "laptop", "desktop", "campus"], &rest)
 }
 
 /// E13's download.
@@ -67,33 +56,24 @@ fn bulk(seeds: u64) -> Task {
     }
     let judge = move |seen: &[Seen]| {
         let without = &seen[..seeds as usize];
+        let bps = |seen: &[Seen]| each(seen, Seen::down_bps);
         let mut rows =
             vec![Head::sim("S0-E13", &[("layer", json!("none"))], RENO).row("goodput_bps", "bit/s", &bps(without))];
         for (layer, with) in LAYERS.into_iter().zip(seen[seeds as usize..].chunks(seeds as usize)) {
             let head = Head::sim("S0-E13", &[("layer", json!(layer))], WHOLE);
             rows.push(head.row("goodput_bps", "bit/s", &bps(with)));
-            let gains: Vec<f64> =
-                with.iter().zip(without).map(|(with, without)| with.down_bps() / without.down_bps()).collect();
-            let fewer: Vec<f64> = with
-                .iter()
-                .zip(without)
-                .map(|(with, without)| with.timeouts as f64 / (without.timeouts as f64).max(1.0))
-                .collect();
-            let mut timeouts = head.row("timeouts_over_without", "ratio", &fewer);
-            let count =
-                |seen: &[Seen]| mean(&seen.iter().map(|seen| seen.timeouts as f64).collect::<Vec<_>>()).unwrap_or(0.0);
-            let words = format!("{:.1} timeouts, {:.1} without", count(with), count(without));
-            timeouts = timeouts.judged(Aim::AtMost(0.2));
-            timeouts.why = format!("{}; {words}", timeouts.why);
-            rows.extend([head.row("over_without", "ratio", &gains).judged(Aim::AtLeast(5.0)), timeouts]);
+            let gains = joined(&bps(with), &bps(without), |with, without| with / without);
+            let [more, less] = [with, without].map(|seen| each(seen, |seen| seen.timeouts as f64));
+            let fewer = joined(&more, &less, |with, without| with / without.max(1.0));
+            let timeouts = head.row("timeouts_over_without", "ratio", &fewer).judged(Aim::AtMost(0.2));
+            let [more, less] = [more, less].map(|counts| mean(&counts).unwrap_or(0.0));
+            let words = format!("{more:.1} timeouts, {less:.1} without");
+            let gains = head.row("over_without", "ratio", &gains).judged(Aim::AtLeast(5.0));
+            rows.extend([gains, timeouts.noting(&words)]);
         }
         rows
     };
     Task::new("loss", runs, judge)
-}
-
-fn bps(seen: &[Seen]) -> Vec<f64> {
-    seen.iter().map(Seen::down_bps).collect()
 }
 
 /// E13: how often a packet is tried that never arrives, at two round trips.
@@ -143,10 +123,8 @@ fn keys(seeds: u64) -> Task {
             let of = |figure: fn(&super::FlowSeen) -> Option<f64>| -> Vec<f64> {
                 seen.iter().filter_map(|seen| figure(&seen.flow("keys"))).collect()
             };
-            let slow = |flow: &str| {
-                let of = |seen: &Seen| seen.flow(flow).slow as f64 / (seen.flow(flow).asked as f64).max(1.0);
-                seen.iter().map(of).collect::<Vec<_>>()
-            };
+            let slow =
+                |flow: &str| each(seen, |seen| seen.flow(flow).slow as f64 / (seen.flow(flow).asked as f64).max(1.0));
             rows.push(head.row("keys_over_1_s", "share", &slow("keys")));
             // A packet alone, which no TCP sends again.
             let mut packets = head.row("packets_over_1_s", "share", &slow("ping"));

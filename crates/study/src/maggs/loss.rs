@@ -1,7 +1,7 @@
 //! S0-E12: loss of data and of acknowledgements against TCP of its day, and silences.
 
-use super::net::{DOWN, direct, download};
-use super::{OLD, RENO, Run, Seen, Task};
+use super::net::{self, DOWN, direct, download};
+use super::{OLD, RENO, Run, Seen, Task, each};
 use crate::cells::{Aim, Head};
 use serde_json::json;
 use wavelane_measure::mean;
@@ -15,19 +15,8 @@ const OUTAGES: [u64; 4] = [2, 6, 14, 30];
 
 /// 2 Mbit/s and 50 ms both ways together, which lose so much of data and of acknowledgements.
 pub(super) fn text(seconds: u64, data: u32, acks: u32, more: &str) -> String {
-    let way = |percent: u32, more: &str| {
-        let loss = if percent > 0 {
-            format!(", loss = {{ kind = \"random\", p = \"{percent}/100\" }}")
-        } else {
-            String::new()
-        };
-        format!("{{ rate = \"2 Mbit/s\", delay = \"25 ms\", queue = \"50 packets\"{loss}{more} }}")
-    };
-    let channel = format!(
-        "[channels.air]\nbetween = [\"campus\", \"home\"]\nforward = {}\nreverse = {}\n",
-        way(data, more),
-        way(acks, "")
-    );
+    let (data, acks) = (net::lossy(25, data, more), net::lossy(25, acks, ""));
+    let channel = format!("[channels.air]\nbetween = [\"campus\", \"home\"]\nforward = {data}\nreverse = {acks}\n");
     direct("Loss on a radio", seconds, &channel, &download("home", "campus"))
 }
 
@@ -54,20 +43,17 @@ fn lossy(seeds: u64) -> Task {
         let of = |place: usize| &seen[place * seeds as usize..][..seeds as usize];
         let mut rows = Vec::new();
         for (place, (stack, lost, percent)) in cases.iter().enumerate() {
-            let clean = cases
-                .iter()
-                .position(|case| case.0 == *stack && case.2 == 0)
-                .map_or(1.0, |at| mean(&of(at).iter().map(Seen::down_bps).collect::<Vec<_>>()).unwrap_or(1.0));
+            let clean = cases.iter().position(|case| case.0 == *stack && case.2 == 0);
+            let clean = clean.and_then(|at| mean(&each(of(at), Seen::down_bps))).unwrap_or(1.0);
             let head = Head::sim("S0-E12", &[("lost", json!(lost)), ("percent", json!(percent))], stack);
-            let shares: Vec<f64> = of(place).iter().map(|seen| seen.down_bps() / clean).collect();
+            let shares = each(of(place), |seen| seen.down_bps() / clean);
             let row = head.row("of_clean", "ratio", &shares);
             rows.push(match (*stack, *lost, *percent) {
                 (OLD, "data", 10) => row.judged(Aim::AtMost(0.15)),
                 (OLD, "acknowledgements", 10) => row.judged(Aim::AtLeast(0.95)),
                 _ => row,
             });
-            let silences: Vec<f64> = of(place).iter().map(|seen| seen.flow(DOWN).silence_s).collect();
-            rows.push(head.row("longest_silence_s", "s", &silences));
+            rows.push(head.row("longest_silence_s", "s", &each(of(place), |seen| seen.flow(DOWN).silence_s)));
         }
         rows
     };
@@ -79,7 +65,7 @@ fn silences() -> Task {
     let of = |seconds: u64| text(SECONDS, 0, 0, &format!(", outages = [{{ at = \"20 s\", for = \"{seconds} s\" }}]"));
     let runs = OUTAGES.iter().map(|seconds| Run::new(&of(*seconds), OLD, 0)).collect();
     let judge = |seen: &[Seen]| {
-        let silent: Vec<f64> = seen.iter().map(|seen| seen.flow(DOWN).silence_s).collect();
+        let silent = each(seen, |seen| seen.flow(DOWN).silence_s);
         let mut rows = Vec::new();
         for (seconds, silent) in OUTAGES.into_iter().zip(&silent) {
             rows.push(Head::sim("S0-E12", &[("outage_s", json!(seconds))], OLD).row("silence_s", "s", &[*silent]));

@@ -204,6 +204,11 @@ fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<S
 /// Runs that are judged together.
 type Task = Experiment<Run, Seen>;
 
+/// A figure of each run.
+fn each(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> Vec<f64> {
+    seen.iter().map(of).collect()
+}
+
 /// The document's maximum of several trials.
 fn most(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
     seen.iter().map(of).fold(0.0, f64::max)

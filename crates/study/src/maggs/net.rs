@@ -116,6 +116,22 @@ pub(super) fn head_of(seconds: u64) -> String {
     text
 }
 
+/// One way of 2 Mbit/s that loses so much in a hundred.
+pub(super) fn lossy(delay_ms: u64, percent: u32, more: &str) -> String {
+    let loss = format!(", loss = {{ kind = \"random\", p = \"{percent}/100\" }}");
+    let loss = if percent > 0 { &loss } else { "" };
+    format!("{{ rate = \"2 Mbit/s\", delay = \"{delay_ms} ms\", queue = \"50 packets\"{loss}{more} }}")
+}
+
+/// Two gateways with an endpoint behind each, and the rest.
+pub(super) fn gateways(title: &str, seconds: u64, stacks: &[&str], [a, b, c, d]: [&str; 4], rest: &str) -> String {
+    format!(
+        "title = \"{title}\"\nduration = \"{seconds} s\"\nstacks = {stacks:?}\n[nodes]\n{a} = \"endpoint\"\n{b} = \"gateway\"\n\
+         {c} = \"gateway\"\n{d} = \"endpoint\"\n[channels.lan-{a}]\npreset = \"ethernet\"\nbetween = [\"{a}\", \"{b}\"]\n\
+         [channels.lan-{d}]\npreset = \"ethernet\"\nbetween = [\"{c}\", \"{d}\"]\n{rest}"
+    )
+}
+
 /// WaveLAN at 2 Mbit/s with 0.7 ms a frame.
 pub(super) fn cell(name: &str, nodes: &str) -> String {
     format!(

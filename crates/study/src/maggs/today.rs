@@ -1,6 +1,7 @@
 //! Thin ways back of today: a subscriber's line, a cellular link whose answers go by satellite, a modem of the nineties.
 
-use super::{Run, Seen, Task};
+use super::net::gateways;
+use super::{Run, Seen, Task, each};
 use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
@@ -56,15 +57,13 @@ const CASES: [Case; 3] = [
 
 impl Case {
     fn text(&self) -> String {
-        let stacks = STACKS.map(|stack| format!("\"{stack}\"")).join(", ");
-        format!(
-            "title = \"{}\"\nduration = \"{} s\"\nstacks = [{stacks}]\n[nodes]\nclient = \"endpoint\"\nnear = \"gateway\"\nfar = \"gateway\"\n\
-             server = \"endpoint\"\n[channels.lan-client]\npreset = \"ethernet\"\nbetween = [\"client\", \"near\"]\n[channels.lan-server]\n\
-             preset = \"ethernet\"\nbetween = [\"far\", \"server\"]\n[channels.air]\nbetween = [\"far\", \"near\"]\n{}[flows.down]\n\
-             app = \"download\"\nfrom = \"client\"\nto = \"server\"\nstart = \"2 s\"\n[flows.echo]\napp = \"echo\"\nfrom = \"client\"\nto = \"server\"\n\
-             every = \"{} ms\"\nsize = \"64 B\"\nstart = \"2 s\"\n{}",
-            self.name, self.seconds, self.channel, self.echo_ms, self.tcp
-        )
+        let Self { name, channel, seconds, echo_ms, tcp, .. } = self;
+        let rest = format!(
+            "[channels.air]\nbetween = [\"far\", \"near\"]\n{channel}[flows.down]\napp = \"download\"\nfrom = \"client\"\nto = \"server\"\n\
+             start = \"2 s\"\n[flows.echo]\napp = \"echo\"\nfrom = \"client\"\nto = \"server\"\nevery = \"{echo_ms} ms\"\nsize = \"64 B\"\n\
+             start = \"2 s\"\n{tcp}"
+        );
+        gateways(name, *seconds, &STACKS, ["client", "near", "far", "server"], &rest)
     }
 }
 
@@ -82,7 +81,7 @@ fn task(case: &'static Case) -> Task {
             .zip(seen.chunks(SEEDS as usize))
             .map(|(stack, seen)| {
                 let echoes = seen.iter().filter_map(|seen| seen.flow("echo").p95_ms).collect();
-                (stack, seen.iter().map(Seen::down_bps).collect(), echoes)
+                (stack, each(seen, Seen::down_bps), echoes)
             })
             .collect();
         let mut rows: Vec<Row> = Vec::new();

@@ -1,7 +1,7 @@
 //! TCP left whole over a thin way back, and gateways' lanes over a serial line.
 
-use super::net::plain_way;
-use super::{Run, Seen, Task};
+use super::net::{gateways, plain_way};
+use super::{Run, Seen, Task, each};
 use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
@@ -23,13 +23,11 @@ pub(super) fn tasks() -> Vec<Task> {
 
 /// Two gateways and their endpoints, with these channels between them.
 fn text(channels: &str, bulk: &str, echo_ms: u64) -> String {
-    format!(
-        "title = \"A thin way back\"\nduration = \"65 s\"\nstacks = [\"{OURS}\", \"{WHOLE}\", \"{CUBIC}\"]\n[nodes]\nclient = \"endpoint\"\n\
-         near = \"gateway\"\nfar = \"gateway\"\nserver = \"endpoint\"\n\
-         [channels.lan-client]\npreset = \"ethernet\"\nbetween = [\"client\", \"near\"]\n[channels.lan-server]\npreset = \"ethernet\"\n\
-         between = [\"far\", \"server\"]\n{channels}[flows.down]\napp = \"{bulk}\"\nfrom = \"client\"\nto = \"server\"\n[flows.echo]\napp = \"echo\"\n\
-         from = \"client\"\nto = \"server\"\nevery = \"{echo_ms} ms\"\nsize = \"64 B\"\n"
-    )
+    let rest = format!(
+        "{channels}[flows.down]\napp = \"{bulk}\"\nfrom = \"client\"\nto = \"server\"\n[flows.echo]\napp = \"echo\"\nfrom = \"client\"\n\
+         to = \"server\"\nevery = \"{echo_ms} ms\"\nsize = \"64 B\"\n"
+    );
+    gateways("A thin way back", 65, &[OURS, WHOLE, CUBIC], ["client", "near", "far", "server"], &rest)
 }
 
 /// A cable of 2 Mbit/s out and this much back.
@@ -47,7 +45,7 @@ fn line(between: &str, back: u64, mtu: u32, reverse: &str) -> String {
 }
 
 fn shares(seen: &[Seen]) -> Vec<f64> {
-    seen.iter().map(|seen| seen.down_bps() * FULL_OVER_PAYLOAD / OUT_BPS as f64).collect()
+    each(seen, |seen| seen.down_bps() * FULL_OVER_PAYLOAD / OUT_BPS as f64)
 }
 
 fn echoes(seen: &[Seen]) -> Vec<f64> {
@@ -123,7 +121,7 @@ fn lanes() -> Task {
         for (mtu, seen) in MTUS.into_iter().zip(&of[2..]) {
             let head = Head::sim("lane", &case(mtu, "both"), OURS);
             let echo = head.row("echo_p95_ms", "ms", &echoes(seen));
-            rows.push(head.row("goodput_bps", "bit/s", &seen.iter().map(Seen::down_bps).collect::<Vec<_>>()));
+            rows.push(head.row("goodput_bps", "bit/s", &each(seen, Seen::down_bps)));
             rows.push(if mtu == 576 { echo.judged(Aim::AtMost(700.0)) } else { echo });
         }
         rows

@@ -1,7 +1,7 @@
 //! S0-E1 to E9: the rate of the line against the goodput of the download.
 
 use super::net::{Chain, Down, RATES, Up, bound, cell, direct, download, plain, seconds_for, tcp};
-use super::{OLD, RENO, Run, SEGMENT, Seen, Task, most, rate};
+use super::{OLD, RENO, Run, SEGMENT, Seen, Task, each, most, rate};
 use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
@@ -65,13 +65,8 @@ fn ethernet(window: u32, together: u32) -> Task {
                 points.push(((bps as f64).ln(), seen.down_bps().ln()));
                 share = share.between(0.98, 1.02);
             }
-            share.why = format!(
-                "{}; {:.3} segments an acknowledgement, {:.2} octets each",
-                share.why,
-                seen.ratio(),
-                seen.octets_up()
-            );
-            rows.push(share);
+            let (ratio, octets) = (seen.ratio(), seen.octets_up());
+            rows.push(share.noting(&format!("{ratio:.3} segments an acknowledgement, {octets:.2} octets each")));
         }
         if window >= WIDE {
             let row = Head::sim("S0-E7", &case, RENO)
@@ -123,16 +118,14 @@ fn references() -> Task {
         for ((stack, together), of) in stacks.into_iter().zip(seen[2..].chunks(9)) {
             let case = [("down", json!("WaveLAN")), ("ack_every", json!(together))];
             let [shared, alone, line] = [&of[..3], &of[3..6], &of[6..]];
-            let values = |seen: &[Seen]| seen.iter().map(Seen::down_bps).collect::<Vec<_>>();
             let [five, six, nine] = ["S0-E5", "S0-E6", "S0-E9"].map(|id| Head::sim(id, &case, stack));
-            rows.push(five.row("goodput_bps", "bit/s", &values(shared)));
-            let row = six.row("goodput_bps", "bit/s", &values(alone));
-            rows.push(row);
+            rows.push(five.row("goodput_bps", "bit/s", &each(shared, Seen::down_bps)));
+            rows.push(six.row("goodput_bps", "bit/s", &each(alone, Seen::down_bps)));
             let ratio = most(alone, Seen::down_bps) / most(shared, Seen::down_bps);
             // Timers of a second make collisions of the first station weigh more: not what is asked.
             let row = six.row("over_chain", "ratio", &[ratio]);
             rows.push(if stack == RENO { row.between(0.9, 1.1) } else { row });
-            rows.push(nine.row("goodput_bps", "bit/s", &values(line)));
+            rows.push(nine.row("goodput_bps", "bit/s", &each(line, Seen::down_bps)));
             let gain = most(line, Seen::down_bps) / most(shared, Seen::down_bps);
             rows.push(nine.row("line_over_shared_radio", "ratio", &[gain]).judged(Aim::Above(1.03)));
         }
@@ -170,10 +163,8 @@ fn wavelan(together: u32, trials: u64) -> Task {
             let seen = of(bps);
             let head4 = Head::sim("S0-E4", &[&case[..], &[rate(bps)]].concat(), RENO);
             let best = most(seen, Seen::down_bps);
-            let mut row = head4.row("goodput_bps", "bit/s", &[best]);
-            row.n = trials;
-            row.bound = Some(bound(seen[0].ratio(), bps, ACK));
-            rows.push(row);
+            let row = head4.one("goodput_bps", "bit/s", Some(best), trials as usize);
+            rows.push(row.bound_by(bound(seen[0].ratio(), bps, ACK)));
             let near = seen.iter().filter(|seen| seen.down_bps() >= 0.95 * best).count() as f64 / trials as f64;
             rows.push(head4.row("trials_within_5_percent", "share", &[near]).judged(Aim::Above(0.5)));
             let share = Head::sim("S0-E8", &[&case[..], &[rate(bps)]].concat(), RENO)

@@ -83,21 +83,6 @@ pub enum Case {
         /// An RTS before every data frame.
         rts: bool,
     },
-    /// `ampdu.cc`: aggregates at a fixed rate, from stations with always a datagram of 1472 bytes for one sink, or of one TCP flow.
-    Aggregates {
-        /// 802.11ac instead of 802.11n.
-        ac: bool,
-        /// In MHz.
-        width: u64,
-        /// Spatial streams.
-        streams: u64,
-        /// Of every data frame.
-        mcs: u64,
-        /// How many senders.
-        senders: usize,
-        /// One TCP flow instead of datagrams.
-        tcp: bool,
-    },
 }
 
 /// Mean dwell times and bit error rates of the noise (Petrovic and Aboelaze 2003): 0.1 s, 1/30 s, 1e-6, 1e-2.
@@ -109,8 +94,7 @@ impl Case {
         match self {
             Self::Bulk { rts: true, .. } | Self::Chain { rts: true, .. } => "tcp-reno+rts",
             Self::Bulk { .. } | Self::Chain { .. } | Self::Grid { .. } => "tcp-reno",
-            Self::Aggregates { tcp: true, .. } => "tcp-reno",
-            Self::Saturation { .. } | Self::Aggregates { .. } => "udp",
+            Self::Saturation { .. } => "udp",
         }
     }
 
@@ -134,36 +118,7 @@ impl Case {
                 mesh(columns * rows, &place, sense, 54, &ends, &tcp(1460, 1460 * 32, 2, 1_000))
             }
             Self::Saturation { phy, senders, rts } => saturation(phy, senders, rts),
-            Self::Aggregates { .. } => self.aggregates(),
         }
-    }
-
-    fn aggregates(&self) -> String {
-        let Self::Aggregates { ac, width, streams, mcs, senders, tcp: over_tcp } = *self else {
-            return String::new();
-        };
-        let mut out = if over_tcp { tcp(1448, 1448 * 400, 10, 1_000) + "window-scale = true\n" } else { String::new() };
-        let phy = match ac {
-            true => format!("phy = \"802.11ac\"\nwidth = \"{width} MHz\"\nstreams = {streams}"),
-            false => "phy = \"802.11n\"".into(),
-        };
-        let names: Vec<String> = (1..=senders).map(|s| format!("\"s{s}\"")).collect();
-        out += "[nodes]\nsink = \"endpoint\"\n";
-        for name in &names {
-            let _ = writeln!(out, "{name} = \"endpoint\"");
-        }
-        // ns-3 has no TXOP limit for best effort.
-        let _ = writeln!(
-            out,
-            "[channels.air]\nkind = \"wifi\"\nnodes = [\"sink\", {}]\n{phy}\nmcs = {mcs}\naggregate = {{}}\n\
-             edca = {{ best-effort = {{ txop = \"0 s\" }} }}\nrules = \"ns3-3.44\"\nqueue = \"1000 packets\"",
-            names.join(", ")
-        );
-        for name in names {
-            let app = if over_tcp { "app = \"upload\"" } else { "app = \"saturate\"\nsize = \"1472 B\"" };
-            let _ = writeln!(out, "[flows.{}]\n{app}\nfrom = {name}\nto = \"sink\"", name.trim_matches('"'));
-        }
-        out
     }
 
     fn bulk(&self) -> String {

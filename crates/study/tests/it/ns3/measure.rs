@@ -1,6 +1,6 @@
 //! Runs a cell of the reference over enough seeds and takes the same figures as ns-3's programs do.
 
-use super::reference::{Figure, Reference, WARM_UP_S};
+use super::reference::{Cell, Figure, Reference, WARM_UP_S};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
@@ -69,13 +69,15 @@ impl Compared {
 }
 
 /// How each figure of a cell is judged.
-pub(super) fn bound(case: &Case, metric: &str) -> Bound {
-    let total = match case {
+pub(super) fn bound(cell: &Cell, metric: &str) -> Bound {
+    let total = match cell {
         // Answers of a whole aggregate come in during it in ns-3, and at its end here (docs/models/ns3.md).
-        Case::Aggregates { ac: true, tcp: true, .. } => return Bound::Reported,
-        Case::Bulk { rts: true, .. } | Case::Chain { sense: 0 | 1, .. } | Case::Grid { .. } => return Bound::Reported,
-        Case::Bulk { noise: Noise::None, .. } | Case::Chain { .. } | Case::Saturation { .. } => 0.02,
-        Case::Bulk { .. } | Case::Aggregates { .. } => 0.05,
+        Cell::Aggregates(of) if of.ac && of.tcp => return Bound::Reported,
+        Cell::Of(Case::Bulk { rts: true, .. } | Case::Chain { sense: 0 | 1, .. } | Case::Grid { .. }) => {
+            return Bound::Reported;
+        }
+        Cell::Of(Case::Bulk { noise: Noise::None, .. } | Case::Chain { .. } | Case::Saturation { .. }) => 0.02,
+        Cell::Of(Case::Bulk { .. }) | Cell::Aggregates(_) => 0.05,
     };
     match metric {
         "total_kbps" | "total_mbps" | "p_coll" => Bound::Share(total),
@@ -87,12 +89,12 @@ pub(super) fn bound(case: &Case, metric: &str) -> Bound {
 }
 
 /// Seconds that a run is measured for.
-fn measured_s(case: &Case) -> u64 {
-    match case {
-        Case::Bulk { .. } => 100,
-        Case::Chain { .. } | Case::Grid { .. } | Case::Saturation { .. } => 20,
+fn measured_s(cell: &Cell) -> u64 {
+    match cell {
+        Cell::Of(Case::Bulk { .. }) => 100,
+        Cell::Of(_) => 20,
         // Up to 50,000 frames a second, and intervals below 1 %.
-        Case::Aggregates { .. } => 2,
+        Cell::Aggregates(_) => 2,
     }
 }
 

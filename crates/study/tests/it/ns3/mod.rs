@@ -7,10 +7,9 @@ mod measure;
 mod reference;
 
 use measure::{Bound, Compared, bound, compare};
-use reference::{Reference, all};
+use reference::{Cell, Reference, all};
 use std::path::PathBuf;
 use wavelane_base::Seed;
-use wavelane_study::ns3::cases::Case;
 
 fn row(cell: &Reference, compared: &Compared) -> String {
     let (theirs, (mean, half)) = (&compared.theirs, compared.ours);
@@ -79,7 +78,7 @@ fn is_judged(cell: &Reference) -> bool {
 }
 
 fn is_aggregates(cell: &Reference) -> bool {
-    matches!(cell.case, Case::Aggregates { .. })
+    matches!(cell.case, Cell::Aggregates(_))
 }
 
 fn all_hold(cells: &[(Reference, Vec<Compared>)]) {

@@ -1,5 +1,6 @@
 //! The reference values of ns-3 3.44, read from `benches/ns3/ns3-reference.csv`.
 
+use std::fmt::Write;
 use wavelane_study::ns3::cases::{Case, Noise, Saturated};
 
 /// Before anything is measured, in ns-3's programs and ours.
@@ -35,6 +36,74 @@ impl Figure {
     }
 }
 
+/// One cell with its traffic.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Cell {
+    /// One whose speed is measured, too.
+    Of(Case),
+    /// `ampdu.cc`: aggregates at a fixed rate.
+    Aggregates(Aggregates),
+}
+
+impl Cell {
+    /// Its scenario, which lasts `seconds`.
+    pub(super) fn text(&self, seconds: u64) -> String {
+        match self {
+            Self::Of(case) => case.text(seconds),
+            Self::Aggregates(of) => of.text(seconds),
+        }
+    }
+}
+
+/// Aggregates from stations with always a datagram of 1472 bytes for one sink, or of one TCP flow.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Aggregates {
+    /// 802.11ac instead of 802.11n.
+    pub(super) ac: bool,
+    /// In MHz.
+    width: u64,
+    /// Spatial streams.
+    streams: u64,
+    /// Of every data frame.
+    mcs: u64,
+    senders: usize,
+    /// One TCP flow instead of datagrams.
+    pub(super) tcp: bool,
+}
+
+impl Aggregates {
+    fn text(&self, seconds: u64) -> String {
+        let Self { ac, width, streams, mcs, senders, tcp } = *self;
+        let stack = if tcp { "tcp-reno" } else { "udp" };
+        let mut out = format!("title = \"ns-3's cell\"\nduration = \"{seconds} s\"\nstacks = [\"{stack}\"]\n");
+        if tcp {
+            out += "[tcp]\nprofile = \"ns3-3.44\"\nsegment = \"1448 B\"\nwindow = \"579200 B\"\ninitial-window = 10\n\
+                    rto-min = \"1000 ms\"\nwindow-scale = true\n";
+        }
+        let phy = match ac {
+            true => format!("phy = \"802.11ac\"\nwidth = \"{width} MHz\"\nstreams = {streams}"),
+            false => "phy = \"802.11n\"".into(),
+        };
+        let names: Vec<String> = (1..=senders).map(|s| format!("\"s{s}\"")).collect();
+        out += "[nodes]\nsink = \"endpoint\"\n";
+        for name in &names {
+            let _ = writeln!(out, "{name} = \"endpoint\"");
+        }
+        // ns-3 has no TXOP limit for best effort.
+        let _ = writeln!(
+            out,
+            "[channels.air]\nkind = \"wifi\"\nnodes = [\"sink\", {}]\n{phy}\nmcs = {mcs}\naggregate = {{}}\n\
+             edca = {{ best-effort = {{ txop = \"0 s\" }} }}\nrules = \"ns3-3.44\"\nqueue = \"1000 packets\"",
+            names.join(", ")
+        );
+        for name in names {
+            let app = if tcp { "app = \"upload\"" } else { "app = \"saturate\"\nsize = \"1472 B\"" };
+            let _ = writeln!(out, "[flows.{}]\n{app}\nfrom = {name}\nto = \"sink\"", name.trim_matches('"'));
+        }
+        out
+    }
+}
+
 /// One cell and its figures.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Reference {
@@ -43,7 +112,7 @@ pub(super) struct Reference {
     /// The file's words for its parameters.
     pub(super) params: String,
     /// The same as a scenario.
-    pub(super) case: Case,
+    pub(super) case: Cell,
     /// How long a run was measured, after [`WARM_UP_S`].
     pub(super) measured_s: f64,
     /// What ns-3 gave.
@@ -78,12 +147,12 @@ fn read(csv: &str) -> Result<Vec<Reference>, String> {
 }
 
 /// `N=5 seg=1000 win=5 NR ge=link minrto=1 retry=7 T=100s` and the like.
-fn case(scenario: &str, params: &str) -> Option<Case> {
+fn case(scenario: &str, params: &str) -> Option<Cell> {
     let words: Vec<&str> = params.split(' ').collect();
     let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
     let number = |key: &str| value(key)?.parse::<usize>().ok();
     match scenario {
-        "bulk-dsss2" => Some(Case::Bulk {
+        "bulk-dsss2" => Some(Cell::Of(Case::Bulk {
             stations: number("N")?,
             segment: number("seg")?,
             window: number("win")?,
@@ -97,10 +166,10 @@ fn case(scenario: &str, params: &str) -> Option<Case> {
             },
             rto_min_ms: (value("minrto")?.parse::<f64>().ok()? * 1e3).round() as u64,
             retry: number("retry")? as u32,
-        }),
+        })),
         "chain-tcp" => {
             let hops = number("hops")?;
-            Some(Case::Chain {
+            Some(Cell::Of(Case::Chain {
                 nodes: hops + 1,
                 hops,
                 sense: number("cs")?,
@@ -108,7 +177,7 @@ fn case(scenario: &str, params: &str) -> Option<Case> {
                 window: number("win")?,
                 segment: number("seg")?,
                 rts: number("rts").unwrap_or(0) > 0,
-            })
+            }))
         }
         "dcf-sat" => {
             let phy = match *words.first()? {
@@ -117,9 +186,9 @@ fn case(scenario: &str, params: &str) -> Option<Case> {
                 "802.11g" => Saturated::G,
                 _ => return None,
             };
-            Some(Case::Saturation { phy, senders: number("N")?, rts: number("rts")? > 0 })
+            Some(Cell::Of(Case::Saturation { phy, senders: number("N")?, rts: number("rts")? > 0 }))
         }
-        "ampdu-sat" | "ampdu-tcp" => Some(Case::Aggregates {
+        "ampdu-sat" | "ampdu-tcp" => Some(Cell::Aggregates(Aggregates {
             ac: match *words.first()? {
                 "802.11ac" => true,
                 "802.11n" => false,
@@ -130,7 +199,7 @@ fn case(scenario: &str, params: &str) -> Option<Case> {
             mcs: number("mcs")? as u64,
             senders: number("N")?,
             tcp: scenario == "ampdu-tcp",
-        }),
+        })),
         _ => None,
     }
 }
