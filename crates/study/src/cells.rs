@@ -205,6 +205,8 @@ pub(crate) enum Aim {
     Above(f64),
     /// Smaller.
     Below(f64),
+    /// Neither smaller than the first nor larger than the second.
+    Between(f64, f64),
 }
 
 impl Aim {
@@ -214,6 +216,7 @@ impl Aim {
             Self::AtMost(limit) => value <= limit,
             Self::Above(limit) => value > limit,
             Self::Below(limit) => value < limit,
+            Self::Between(low, high) => (low..=high).contains(&value),
         }
     }
     fn words(self) -> String {
@@ -222,6 +225,7 @@ impl Aim {
             Self::AtMost(limit) => format!("at most {}", spelled(limit)),
             Self::Above(limit) => format!("more than {}", spelled(limit)),
             Self::Below(limit) => format!("less than {}", spelled(limit)),
+            Self::Between(low, high) => format!("{} to {}", spelled(low), spelled(high)),
         }
     }
 }
@@ -241,17 +245,33 @@ fn spelled(limit: f64) -> String {
 
 impl Row {
     /// Judged by `aim`, if there is one: an interval of several runs that straddles the limit proves nothing, nor does a missing value.
+    /// Of two limits the first that is not surely kept gives the verdict.
     pub(crate) fn judged(mut self, aim: impl Into<Option<Aim>>) -> Self {
-        if let Some(aim) = aim.into() {
-            judge_all(&mut self, &[aim], &aim.words());
-        }
+        let Some(aim) = aim.into() else { return self };
+        let Some(value) = self.value else {
+            return self.inconclusive(format!("no run has the figure; wanted {}", aim.words()));
+        };
+        let half = self.ci95.unwrap_or(0.0);
+        let by = |aim: &Aim| {
+            let holds = aim.holds(value);
+            match (aim.holds(value - half) == holds && aim.holds(value + half) == holds, holds) {
+                (false, _) => Verdict::Inconclusive,
+                (true, true) => Verdict::Pass,
+                (true, false) => Verdict::Fail,
+            }
+        };
+        let aims = match aim {
+            Aim::Between(low, high) => vec![Aim::AtLeast(low), Aim::AtMost(high)],
+            aim => vec![aim],
+        };
+        self.verdict = aims.iter().map(by).find(|verdict| *verdict != Verdict::Pass).unwrap_or(Verdict::Pass);
+        let straddles = if self.verdict == Verdict::Inconclusive { ", and the 95 % interval straddles it" } else { "" };
+        self.why = format!("{}, wanted {}{straddles}", Row::number(value), aim.words());
         self
     }
-    /// Judged by both limits; the first that is not surely kept gives the verdict.
-    pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
-        let words = format!("{} to {}", spelled(low), spelled(high));
-        judge_all(&mut self, &[Aim::AtLeast(low), Aim::AtMost(high)], &words);
-        self
+    /// Judged by both limits.
+    pub(crate) fn between(self, low: f64, high: f64) -> Self {
+        self.judged(Aim::Between(low, high))
     }
     /// With what physics or a closed form allows, and judged to be within this share of it.
     pub(crate) fn near(self, bound: f64, share: f64) -> Self {
@@ -271,26 +291,6 @@ impl Row {
     pub(crate) fn noting(self, what: &str) -> Self {
         Self { why: format!("{}; {what}", self.why), ..self }
     }
-}
-
-fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {
-    let Some(value) = row.value else {
-        row.verdict = Verdict::Inconclusive;
-        row.why = format!("no run has the figure; wanted {words}");
-        return;
-    };
-    let half = row.ci95.unwrap_or(0.0);
-    let by = |aim: &Aim| {
-        let holds = aim.holds(value);
-        match (aim.holds(value - half) == holds && aim.holds(value + half) == holds, holds) {
-            (false, _) => Verdict::Inconclusive,
-            (true, true) => Verdict::Pass,
-            (true, false) => Verdict::Fail,
-        }
-    };
-    row.verdict = aims.iter().map(by).find(|verdict| *verdict != Verdict::Pass).unwrap_or(Verdict::Pass);
-    let straddles = if row.verdict == Verdict::Inconclusive { ", and the 95 % interval straddles it" } else { "" };
-    row.why = format!("{}, wanted {words}{straddles}", Row::number(value));
 }
 
 /// Values per seed joined, as far as both have them.

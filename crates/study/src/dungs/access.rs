@@ -1,8 +1,8 @@
 //! `S4-E13` to `S4-E15`, planned by the source, and links of today: access networks with a proxy at their edge.
 
 use super::net::{Access, Path, tcp};
-use super::{At, Found, Runs, UNPUBLISHED, Want};
-use crate::cells::Aim;
+use super::{Found, Runs};
+use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
@@ -74,19 +74,15 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
         for [plain, split] in STACKS {
             for stack in [plain, split] {
                 let goodputs = found.goodputs(&name, stack);
-                rows.push(At(of.id, &case, stack).beside(
-                    ("goodput_bps", "bit/s"),
-                    &goodputs,
-                    Want::Nothing,
-                    of.measured_bps,
-                    None,
-                ));
+                rows.push(
+                    Head::sim(of.id, &case, stack).row("goodput_bps", "bit/s", &goodputs).published_as(of.measured_bps),
+                );
             }
             let alone = format!("alone-{}", of.word);
             for (metric, beside) in [("of_end_to_end", &name), ("of_its_tcp_alone", &alone)] {
                 let ratio = found.ratios((&name, split), (beside, plain), |seen| Some(seen.goodput_bps));
-                let want = Want::One(Aim::AtLeast(0.97));
-                rows.push(At(of.id, &case, split).beside((metric, "ratio"), &ratio, want, UNPUBLISHED, None));
+                let want = Some(Aim::AtLeast(0.97));
+                rows.push(Head::sim(of.id, &case, split).row(metric, "ratio", &ratio).judged(want));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Bluetooth 1.1: `S4-E5` (UDP and its jumps), `S4-E6` (TCP with 8 kB), `S4-E7` (without an access point).
 
 use super::net::{Path, udp};
-use super::{At, Found, Runs, Seen, UNPUBLISHED, Want};
-use crate::cells::Aim;
+use super::{Found, Runs, Seen};
+use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
@@ -65,50 +65,45 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     for (word, _, level) in LEVELS {
         let values = found.values(&format!("e5-{word}"), "udp", |seen| Some(seen.between(2.0, 30.0)));
         let case = [("link", json!(word))];
-        let want = Want::Between(0.99 * level, 1.01 * level);
-        rows.push(At("S4-E5", &case, "udp").beside(("goodput_bps", "bit/s"), &values, want, UNPUBLISHED, Some(level)));
+        let want = Some(Aim::Between(0.99 * level, 1.01 * level));
+        rows.push(Head::sim("S4-E5", &case, "udp").row("goodput_bps", "bit/s", &values).judged(want).bound_by(level));
     }
     for (word, id) in [("ap", "S4-E5"), ("ad-hoc", "S4-E7")] {
         let case = [("network", json!(word))];
         let name = format!("e5-{word}");
-        let head = At(id, &case, "udp");
-        let want = if word == "ap" { Want::One(Aim::AtLeast(2.0)) } else { Want::Nothing };
-        rows.push(head.row(("plateaus", "levels"), &found.values(&name, "udp", |seen| Some(plateaus(seen))), want));
-        rows.push(head.row(("jumps", "jumps"), &found.values(&name, "udp", |seen| Some(jumps(seen))), Want::Nothing));
-        rows.push(head.row(("goodput_bps", "bit/s"), &found.goodputs(&name, "udp"), Want::Nothing));
+        let head = Head::sim(id, &case, "udp");
+        let want = if word == "ap" { Some(Aim::AtLeast(2.0)) } else { None };
+        rows.push(
+            head.row("plateaus", "levels", &found.values(&name, "udp", |seen| Some(plateaus(seen)))).judged(want),
+        );
+        rows.push(head.row("jumps", "jumps", &found.values(&name, "udp", |seen| Some(jumps(seen)))));
+        rows.push(head.row("goodput_bps", "bit/s", &found.goodputs(&name, "udp")));
         let name = format!("e6-{word}");
-        rows.push(At(id, &case, STACK).row(("goodput_bps", "bit/s"), &found.goodputs(&name, STACK), Want::Nothing));
+        rows.push(Head::sim(id, &case, STACK).row("goodput_bps", "bit/s", &found.goodputs(&name, STACK)));
     }
     let jumps = |name: &str| found.values(name, "udp", |seen| Some(jumps(seen)));
     let fewer: Vec<f64> = jumps("e5-ad-hoc").iter().zip(jumps("e5-ap")).map(|(a, b)| a - b).collect();
-    let mut row = At("S4-E7", &[], "udp").row(("jumps_less_those_behind_an_ap", "jumps"), &[], Want::Nothing);
+    let mut row = Head::sim("S4-E7", &[], "udp").row("jumps_less_those_behind_an_ap", "jumps", &[]);
     row.value = wavelane_measure::mean(&fewer);
     row.n = fewer.len() as u64;
     row.why = "the times of both schedulers are a choice: the source gives none".into();
     rows.push(row);
     let open = found.values("e6-open", STACK, |seen| Some(seen.between(2.0, 30.0)));
-    let want = Want::Between(0.99 * TCP_BPS, 1.01 * TCP_BPS);
-    rows.push(At("S4-E6", &[("window", json!("open"))], STACK).beside(
-        ("goodput_bps", "bit/s"),
-        &open,
-        want,
-        UNPUBLISHED,
-        Some(TCP_BPS),
-    ));
+    let want = Some(Aim::Between(0.99 * TCP_BPS, 1.01 * TCP_BPS));
+    rows.push(
+        Head::sim("S4-E6", &[("window", json!("open"))], STACK)
+            .row("goodput_bps", "bit/s", &open)
+            .judged(want)
+            .bound_by(TCP_BPS),
+    );
     for wired in WIRED_MS {
         let bound = TCP_BPS.min(WINDOW * 8e3 / wired as f64);
         let values = found.values(&format!("e6-{wired}"), STACK, |seen| Some(seen.between(2.0, 30.0)));
         let case = [("window", json!("8 kB")), ("wired_rtt_ms", json!(wired))];
-        let head = At("S4-E6", &case, STACK);
+        let head = Head::sim("S4-E6", &case, STACK);
         // Behind 98 ms the window binds: less than the link's rate, and no more than a window a round trip.
         let most = if wired >= 98 { bound.min(0.97 * TCP_BPS) } else { 1.01 * TCP_BPS };
-        rows.push(head.beside(
-            ("goodput_bps", "bit/s"),
-            &values,
-            Want::One(Aim::AtMost(most)),
-            UNPUBLISHED,
-            Some(bound),
-        ));
+        rows.push(head.row("goodput_bps", "bit/s", &values).judged(Aim::AtMost(most)).bound_by(bound));
     }
     rows
 }

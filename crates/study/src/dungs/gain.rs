@@ -1,8 +1,8 @@
 //! When to split: loss on the air times wired round trip, beside CUBIC and BBR end to end, CUBIC with a snoop, and the same TCP alone on the air.
 
 use super::net::Path;
-use super::{At, Found, Runs, UNPUBLISHED, Want};
-use crate::cells::Aim;
+use super::{Found, Runs};
+use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
@@ -62,31 +62,31 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
             let case = [("loss_percent", json!(f64::from(loss) / 10.0)), ("wired_rtt_ms", json!(wired))];
             let here = name(loss, wired);
             for stack in [CUBIC, BBR] {
-                let row = At("map", &case, stack).row(("goodput_bps", "bit/s"), &goodputs(&here, stack), Want::Nothing);
+                let row = Head::sim("map", &case, stack).row("goodput_bps", "bit/s", &goodputs(&here, stack));
                 rows.push(row.bound_by(RATE_BPS * 1_448.0 / 1_500.0 * (1.0 - f64::from(loss) / 1_000.0)));
             }
-            let head = At("map", &case, SNOOP);
-            rows.push(head.row(("goodput_bps", "bit/s"), &goodputs(&here, SNOOP), Want::Nothing));
+            let head = Head::sim("map", &case, SNOOP);
+            rows.push(head.row("goodput_bps", "bit/s", &goodputs(&here, SNOOP)));
             for (other, metric) in [(CUBIC, "over_cubic"), (BBR, "over_bbr"), (SPLITS[0].0, "over_split")] {
                 let ratio = found.ratios((&here, SNOOP), (&here, other), goodput);
-                rows.push(head.row((metric, "ratio"), &ratio, Want::Nothing));
+                rows.push(head.row(metric, "ratio", &ratio));
             }
             for (split, own) in SPLITS {
-                let head = At("map", &case, split);
-                rows.push(head.row(("goodput_bps", "bit/s"), &goodputs(&here, split), Want::Nothing));
+                let head = Head::sim("map", &case, split);
+                rows.push(head.row("goodput_bps", "bit/s", &goodputs(&here, split)));
                 let alone = found.ratios((&here, split), (&name(loss, 0), own), goodput);
-                let want = Want::One(Aim::AtLeast(0.97));
-                rows.push(head.beside(("of_its_tcp_alone", "ratio"), &alone, want, UNPUBLISHED, Some(1.0)));
+                let want = Some(Aim::AtLeast(0.97));
+                rows.push(head.row("of_its_tcp_alone", "ratio", &alone).judged(want).bound_by(1.0));
                 let cubic = found.ratios((&here, split), (&here, CUBIC), goodput);
                 let bbr = found.ratios((&here, split), (&here, BBR), goodput);
                 let want = match (own == CUBIC, loss, wired) {
-                    (true, 10, 100) => Want::Between(12.4, 14.4),
-                    (true, ..) => Want::Between(1.2, 32.0),
-                    (false, ..) => Want::One(Aim::AtLeast(1.2)),
+                    (true, 10, 100) => Some(Aim::Between(12.4, 14.4)),
+                    (true, ..) => Some(Aim::Between(1.2, 32.0)),
+                    (false, ..) => Some(Aim::AtLeast(1.2)),
                 };
-                rows.push(head.row(("over_cubic", "ratio"), &cubic, want));
-                let want = if own == BBR { Want::Between(1.0, 1.9) } else { Want::Between(0.42, 1.0) };
-                rows.push(head.row(("over_bbr", "ratio"), &bbr, want));
+                rows.push(head.row("over_cubic", "ratio", &cubic).judged(want));
+                let want = if own == BBR { Some(Aim::Between(1.0, 1.9)) } else { Some(Aim::Between(0.42, 1.0)) };
+                rows.push(head.row("over_bbr", "ratio", &bbr).judged(want));
             }
         }
     }

@@ -18,7 +18,7 @@ mod wlan;
 
 pub(crate) use page::charts;
 
-use crate::cells::{Aim, Head, fingerprint_of};
+use crate::cells::fingerprint_of;
 use crate::document::{Edition, Row, StudyDocument};
 use crate::experiments::{LAB, no_lab};
 use crate::kept::Kept;
@@ -35,8 +35,6 @@ pub(crate) const ID: &str = "dungs";
 pub(crate) const PARTS: [&str; 8] = ["wlan", "outage", "bluetooth", "split", "acks", "access", "gain", LAB];
 /// Seeds of each run in the full edition.
 const FULL_SEEDS: u64 = 10;
-/// Nothing is published: the source planned it, or its figure is lost.
-const UNPUBLISHED: Option<f64> = None;
 
 /// One run.
 pub(super) struct Run {
@@ -144,40 +142,6 @@ impl Found<'_> {
     ) -> Vec<f64> {
         let pairs = self.of(name, stack).zip(self.of(other, beside));
         pairs.filter_map(|(a, b)| Some(of(a)? / of(b)?)).filter(|ratio| ratio.is_finite()).collect()
-    }
-}
-
-/// What is wanted of a row.
-#[derive(Clone, Copy)]
-enum Want {
-    Nothing,
-    One(Aim),
-    Between(f64, f64),
-}
-
-/// A row's place: id, case, stack.
-struct At<'a>(&'static str, &'a [(&'static str, Value)], &'static str);
-
-impl At<'_> {
-    fn row(&self, (metric, unit): (&str, &str), values: &[f64], want: Want) -> Row {
-        let row = Head::sim(self.0, self.1, self.2).row(metric, unit, values);
-        match want {
-            Want::Nothing => row,
-            Want::One(aim) => row.judged(aim),
-            Want::Between(low, high) => row.between(low, high),
-        }
-    }
-    /// With the source's figure and what physics bounds.
-    fn beside(
-        &self,
-        what: (&str, &str),
-        values: &[f64],
-        want: Want,
-        published: Option<f64>,
-        bound: Option<f64>,
-    ) -> Row {
-        let row = self.row(what, values, want);
-        Row { published, bound, ..row }
     }
 }
 

@@ -1,8 +1,8 @@
 //! `S4-E16`: the same where the half on the air knows of outages. `S4-E4`: how long a transfer stands still after an outage, end to end and behind a proxy whose half on the air backs off less.
 
 use super::net::Path;
-use super::{At, Found, Runs, UNPUBLISHED, Want};
-use crate::cells::Aim;
+use super::{Found, Runs};
+use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
@@ -110,40 +110,37 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     let outage = HANDOVER_MS as f64 / 1e3;
     for floor in FLOORS_MS {
         let case = [("rto_floor_ms", json!(floor)), ("outage_s", json!(outage))];
-        rows.push(At("S4-E4", &case, "tcp-reno").beside(
-            ("restart_s", "s"),
-            &restart(found, &format!("e4-floor-{floor}"), "tcp-reno"),
-            Want::Between(PUBLISHED_S - SLACK_S, PUBLISHED_S + SLACK_S),
-            Some(PUBLISHED_S),
-            Some(ladder(floor as f64 / 1e3, outage)),
-        ));
+        rows.push(
+            Head::sim("S4-E4", &case, "tcp-reno")
+                .row("restart_s", "s", &restart(found, &format!("e4-floor-{floor}"), "tcp-reno"))
+                .between(PUBLISHED_S - SLACK_S, PUBLISHED_S + SLACK_S)
+                .published_as(PUBLISHED_S)
+                .bound_by(ladder(floor as f64 / 1e3, outage)),
+        );
     }
     for outage_ms in OUTAGES_MS {
         let (name, outage) = (format!("e4-{outage_ms}"), outage_ms as f64 / 1e3);
         let case = [("outage_s", json!(outage))];
         // Each timer runs out no later than after twice the time that has passed.
-        rows.push(At("S4-E4", &case, "tcp-cubic").beside(
-            ("restart_s", "s"),
-            &restart(found, &name, "tcp-cubic"),
-            Want::Between(outage, 2.0 * outage + 2.0 * SLACK_S),
-            UNPUBLISHED,
-            Some(outage),
-        ));
-        rows.push(At("S4-E4", &case, "tcp-cubic+split").beside(
-            ("restart_s", "s"),
-            &restart(found, &name, "tcp-cubic+split"),
-            Want::One(Aim::AtMost(outage + PROXY_RTO_S + SLACK_S)),
-            UNPUBLISHED,
-            Some(outage),
-        ));
+        rows.push(
+            Head::sim("S4-E4", &case, "tcp-cubic")
+                .row("restart_s", "s", &restart(found, &name, "tcp-cubic"))
+                .between(outage, 2.0 * outage + 2.0 * SLACK_S)
+                .bound_by(outage),
+        );
+        rows.push(
+            Head::sim("S4-E4", &case, "tcp-cubic+split")
+                .row("restart_s", "s", &restart(found, &name, "tcp-cubic+split"))
+                .judged(Aim::AtMost(outage + PROXY_RTO_S + SLACK_S))
+                .bound_by(outage),
+        );
         if outage_ms >= E16_FROM_MS {
-            rows.push(At("S4-E16", &case, "tcp-cubic+split").beside(
-                ("restart_s", "s"),
-                &restart(found, &format!("e16-{outage_ms}"), "tcp-cubic+split"),
-                Want::One(Aim::AtMost(outage + PROBE_S + 1.2 * ROUND_TRIP_S + CLOCKS_S)),
-                UNPUBLISHED,
-                Some(outage),
-            ));
+            rows.push(
+                Head::sim("S4-E16", &case, "tcp-cubic+split")
+                    .row("restart_s", "s", &restart(found, &format!("e16-{outage_ms}"), "tcp-cubic+split"))
+                    .judged(Aim::AtMost(outage + PROBE_S + 1.2 * ROUND_TRIP_S + CLOCKS_S))
+                    .bound_by(outage),
+            );
         }
     }
     for (gap, way, stack) in
@@ -152,12 +149,12 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
         let case = [("gap_s", json!(gap as f64 / 1e3)), ("freeze", json!(way))];
         // BBR takes three acknowledgements for no congestion.
         let want = match (way, stack == FREEZE_STACKS[0], gap == GAPS_MS[0]) {
-            ("one", true, true) | ("one", false, _) => Want::One(Aim::AtLeast(0.9)),
-            ("three", true, true) => Want::Between(0.4, 0.7),
-            _ => Want::Nothing,
+            ("one", true, true) | ("one", false, _) => Some(Aim::AtLeast(0.9)),
+            ("three", true, true) => Some(Aim::Between(0.4, 0.7)),
+            _ => None,
         };
         let values = kept(found, &format!("e16-{way}-{gap}"), stack, gap);
-        rows.push(At("S4-E16", &case, stack).row(("kept", "1"), &values, want));
+        rows.push(Head::sim("S4-E16", &case, stack).row("kept", "1", &values).judged(want));
     }
     rows
 }

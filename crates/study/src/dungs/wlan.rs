@@ -1,8 +1,8 @@
 //! 802.11b: `S4-E1` (TCP beside UDP), `S4-E2` (round trips), `S4-E3` (positions), `S4-E12` (several users).
 
 use super::net::{Path, tcp, udp};
-use super::{At, Found, Runs, UNPUBLISHED, Want};
-use crate::cells::Aim;
+use super::{Found, Runs};
+use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
@@ -119,36 +119,23 @@ fn throughputs(found: &Found<'_>) -> Vec<Row> {
     let ratio = found.ratios(("e1-download", STACK), ("e1-udp", "udp"), |seen| Some(seen.goodput_bps));
     let case = |app: &str| [("way", json!(way(app)))];
     let mut rows = vec![
-        At("S4-E1", &case("download"), STACK).beside(
-            ("goodput_kB_per_s", "kB/s"),
-            &down,
-            Want::Between(700.0, 750.0),
-            Some(DOWN),
-            Some(TCP_BOUND),
-        ),
-        At("S4-E1", &case("download"), "udp").beside(
-            ("goodput_kB_per_s", "kB/s"),
-            &udp,
-            Want::Nothing,
-            UNPUBLISHED,
-            Some(UDP_BOUND),
-        ),
-        At("S4-E1", &case("download"), STACK).beside(
-            ("of_udp", "ratio"),
-            &ratio,
-            Want::Between(0.83, 0.89),
-            Some(OF_UDP),
-            Some(TCP_BOUND / UDP_BOUND),
-        ),
+        Head::sim("S4-E1", &case("download"), STACK)
+            .row("goodput_kB_per_s", "kB/s", &down)
+            .between(700.0, 750.0)
+            .published_as(DOWN)
+            .bound_by(TCP_BOUND),
+        Head::sim("S4-E1", &case("download"), "udp").row("goodput_kB_per_s", "kB/s", &udp).bound_by(UDP_BOUND),
+        Head::sim("S4-E1", &case("download"), STACK)
+            .row("of_udp", "ratio", &ratio)
+            .between(0.83, 0.89)
+            .published_as(OF_UDP)
+            .bound_by(TCP_BOUND / UDP_BOUND),
     ];
     let up = kilobytes(found, "e1-upload", STACK);
-    let mut row = At("S4-E1", &case("upload"), STACK).beside(
-        ("goodput_kB_per_s", "kB/s"),
-        &up,
-        Want::Nothing,
-        Some(UP),
-        Some(TCP_BOUND),
-    );
+    let mut row = Head::sim("S4-E1", &case("upload"), STACK)
+        .row("goodput_kB_per_s", "kB/s", &up)
+        .published_as(UP)
+        .bound_by(TCP_BOUND);
     row.why = "the source blames its 3COM card for the 650, which is not modelled".into();
     rows.push(row);
     // The source's metrics, at the end that sends and at the one that receives.
@@ -157,8 +144,8 @@ fn throughputs(found: &Found<'_>) -> Vec<Row> {
         for end in ["server-wire", "mobile1-bus1"] {
             let case = [("way", json!(way(app))), ("seen_at", json!(end.split('-').next()))];
             let of = |of: fn(&super::seen::Point) -> f64| found.values(&name, STACK, |seen| seen.point(end).map(of));
-            let head = At("S4-E1", &case, STACK);
-            let info = |metric: &str, unit: &str, values: Vec<f64>| head.row((metric, unit), &values, Want::Nothing);
+            let head = Head::sim("S4-E1", &case, STACK);
+            let info = |metric: &str, unit: &str, values: Vec<f64>| head.row(metric, unit, &values);
             rows.extend([
                 info("transmission_throughput_bps", "bit/s", of(|point| point.transmission_bps)),
                 info("instantaneous_throughput_p50_bps", "bit/s", of(|point| point.instant_bps)),
@@ -180,21 +167,15 @@ fn round_trips(found: &Found<'_>) -> Vec<Row> {
         for window in WINDOWS {
             let (name, place) = (of_window(app, window), sender(app));
             let case = [("way", json!(way(app))), ("window_bytes", json!(window))];
-            let head = At("S4-E2", &case, STACK);
+            let head = Head::sim("S4-E2", &case, STACK);
             let expected = |seen: &super::Seen| f64::from(window) * 8e3 / seen.goodput_bps;
             let over = found.values(&name, STACK, |seen| Some(seen.point(place)?.rtt_ms? / expected(seen)));
-            rows.push(head.beside(
-                ("rtt_over_window_per_rate", "ratio"),
-                &over,
-                Want::Between(0.8, 1.2),
-                UNPUBLISHED,
-                Some(1.0),
-            ));
+            rows.push(head.row("rtt_over_window_per_rate", "ratio", &over).between(0.8, 1.2).bound_by(1.0));
             let of =
                 |of: fn(&super::seen::Point) -> Option<f64>| found.values(&name, STACK, |seen| of(seen.point(place)?));
-            rows.push(head.row(("rtt_mean_ms", "ms"), &of(|point| point.rtt_ms), Want::Nothing));
-            rows.push(head.row(("rtt_deviation_ms", "ms"), &of(|point| point.deviation_ms), Want::Nothing));
-            rows.push(head.row(("rtt_difference_ms", "ms"), &of(|point| point.difference_ms), Want::Nothing));
+            rows.push(head.row("rtt_mean_ms", "ms", &of(|point| point.rtt_ms)));
+            rows.push(head.row("rtt_deviation_ms", "ms", &of(|point| point.deviation_ms)));
+            rows.push(head.row("rtt_difference_ms", "ms", &of(|point| point.difference_ms)));
         }
     }
     rows
@@ -207,17 +188,17 @@ fn positions(found: &Found<'_>, edition: Edition) -> Vec<Row> {
         for position in positions_of(app, edition) {
             let name = of_position(app, position);
             let case = [("way", json!(way(app))), ("position", json!(position))];
-            let head = At("S4-E3", &case, STACK);
+            let head = Head::sim("S4-E3", &case, STACK);
             let ratio = found.ratios((&name, STACK), (&first, STACK), |seen| Some(seen.goodput_bps));
             let want = match position {
-                1 => Want::Nothing,
-                4 => Want::One(Aim::AtMost(0.70)),
-                _ => Want::Between(0.97, 1.03),
+                1 => None,
+                4 => Some(Aim::AtMost(0.70)),
+                _ => Some(Aim::Between(0.97, 1.03)),
             };
-            rows.push(head.row(("of_position_1", "ratio"), &ratio, want));
+            rows.push(head.row("of_position_1", "ratio", &ratio).judged(want));
             let repeated = found.values(&name, STACK, |seen| Some(seen.point(sender(app))?.repeated));
             // A count of a few: its mean, and no interval.
-            let row = head.row(("retransmissions", "segments"), &repeated, Want::Nothing);
+            let row = head.row("retransmissions", "segments", &repeated);
             rows.push(Row { ci95: None, ..row }.judged(Aim::AtMost(1.0)).published_as(0.0));
         }
     }
@@ -231,13 +212,13 @@ fn together(found: &Found<'_>) -> Vec<Row> {
             for stack in [STACK, SPLIT] {
                 let name = of_users(count, bursts);
                 let case = [("users", json!(count)), ("bursts", json!(bursts))];
-                let head = At("S4-E12", &case, stack);
+                let head = Head::sim("S4-E12", &case, stack);
                 // Bursts are no user's download.
                 let others = |seen: &super::Seen| seen.others_bps.iter().take(count - 1).sum::<f64>();
                 let sum = found.values(&name, stack, |seen| Some((seen.goodput_bps + others(seen)) / 8e3));
                 let rtt = found.values(&name, stack, |seen| seen.point("server-wire")?.rtt_ms);
-                rows.push(head.row(("goodput_kB_per_s", "kB/s"), &sum, Want::Nothing));
-                rows.push(head.row(("server_rtt_mean_ms", "ms"), &rtt, Want::Nothing));
+                rows.push(head.row("goodput_kB_per_s", "kB/s", &sum));
+                rows.push(head.row("server_rtt_mean_ms", "ms", &rtt));
             }
         }
     }
