@@ -22,7 +22,11 @@ mod framing;
 mod line;
 #[cfg(test)]
 mod line_tests;
-pub mod modem;
+#[cfg(test)]
+#[path = "../../../testing/modem/mod.rs"]
+mod modem;
+#[cfg(test)]
+mod modem_tests;
 pub mod ppp;
 #[cfg(test)]
 mod redial_tests;

@@ -1,5 +1,6 @@
 //! Lines that begin with a call: two modems at pseudo-terminals, and the exchange between them.
 
+use self::hayes::{Config, Exchange};
 use super::{of_guide, with_lanes};
 use crate::common::*;
 use std::os::fd::BorrowedFd;
@@ -9,7 +10,10 @@ use std::thread::JoinHandle;
 use wavelane_base::Span;
 use wavelane_host::realtime;
 use wavelane_host::tty::Pty;
-use wavelane_serial::modem::{Config, Exchange};
+
+#[path = "../../../../../testing/modem/mod.rs"]
+#[allow(dead_code, reason = "each of its users needs a part")]
+mod hayes;
 
 /// Octets of the line in a turn, which lasts [`TURN`]: some 38 kbit/s, for a modem takes no more than its line carries.
 const TURN_OCTETS: usize = 24;

@@ -27,7 +27,7 @@ struct Subscriber {
 
 /// Modems with numbers. The owner moves octets between computers and modems, and tells the time.
 #[derive(Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     subscribers: Vec<Subscriber>,
     /// The lines are cut: no dial tone, and calls in progress have ended.
     cut: bool,
@@ -35,7 +35,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// One modem for each number.
-    pub fn new(numbers: &[(&str, Config)]) -> Self {
+    pub(crate) fn new(numbers: &[(&str, Config)]) -> Self {
         let subscriber = |&(number, config): &(&str, Config)| Subscriber {
             number: number.to_string(),
             modem: Modem::new(config),
@@ -45,27 +45,27 @@ impl Exchange {
     }
 
     /// The modem of one subscriber.
-    pub fn modem(&self, at: usize) -> &Modem {
+    pub(crate) fn modem(&self, at: usize) -> &Modem {
         &self.subscribers[at].modem
     }
 
     /// Takes octets from a computer.
-    pub fn push(&mut self, now: Instant, at: usize, octets: &[u8]) {
+    pub(crate) fn push(&mut self, now: Instant, at: usize, octets: &[u8]) {
         self.subscribers[at].modem.push(now, octets);
         self.settle(now, at);
     }
     /// Sets a computer's DTR.
-    pub fn set_dtr(&mut self, now: Instant, at: usize, on: bool) {
+    pub(crate) fn set_dtr(&mut self, now: Instant, at: usize, on: bool) {
         self.subscribers[at].modem.set_dtr(on);
         self.settle(now, at);
     }
     /// Appends what goes to a computer.
-    pub fn poll_computer(&mut self, at: usize, out: &mut Vec<u8>) {
+    pub(crate) fn poll_computer(&mut self, at: usize, out: &mut Vec<u8>) {
         self.subscribers[at].modem.poll_computer(out);
     }
 
     /// Cuts the lines or mends them: calls end, and there is no dial tone meanwhile.
-    pub fn set_cut(&mut self, cut: bool) {
+    pub(crate) fn set_cut(&mut self, cut: bool) {
         self.cut = cut;
         for subscriber in self.subscribers.iter_mut().filter(|_| cut) {
             subscriber.modem.carrier_lost();
@@ -126,7 +126,7 @@ impl Exchange {
     }
 
     /// Tells that time has passed.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for at in 0..self.subscribers.len() {
             if let Call::Rings { there, next } = self.subscribers[at].call
                 && next <= now
@@ -141,7 +141,7 @@ impl Exchange {
     }
 
     /// When [`Self::handle_timeout`] is due.
-    pub fn poll_timeout(&self) -> Option<Wakeup> {
+    pub(crate) fn poll_timeout(&self) -> Option<Wakeup> {
         let of = |subscriber: &Subscriber| {
             let ring = match subscriber.call {
                 Call::Rings { next, .. } => Some(Wakeup { at: next, cause: "ring" }),

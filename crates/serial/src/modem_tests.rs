@@ -1,6 +1,6 @@
-use super::{Config, Exchange, Modem};
 use crate::chat::{Chat, Outcome, SCRIPT_MAX, Script, ScriptError};
 use crate::dialer::{self, DialEvent, Dialer, Past};
+use crate::modem::{Config, Exchange, Modem};
 use proptest::prelude::*;
 use wavelane_base::{Instant, Span};
 

@@ -1,14 +1,12 @@
-//! A Hayes modem, for the lab and for tests: commands and result codes towards the computer, calls towards the exchange.
+//! A Hayes modem for tests of several rooms: commands and result codes towards the computer, calls towards the exchange.
 //!
 //! It carries octets and sets no pace: the line's rate is its owner's. It knows no data compression and no speeds but the
 //! one that it reports.
 
 mod command;
 mod exchange;
-#[cfg(test)]
-mod tests;
 
-pub use exchange::Exchange;
+pub(crate) use exchange::Exchange;
 
 use command::Command;
 use wavelane_base::{Instant, Span, Wakeup};
@@ -35,11 +33,11 @@ const GUARD: usize = 12;
 
 /// How a modem behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// What it says behind `CONNECT`.
-    pub rate: u32,
+    pub(crate) rate: u32,
     /// From the answer to `CONNECT`.
-    pub training: Span,
+    pub(crate) training: Span,
 }
 
 impl Default for Config {
@@ -64,7 +62,7 @@ enum Code {
 
 /// Why a call did not come about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The other end is in a call.
     Busy,
     /// Nobody has that number, or nobody takes the call.
@@ -75,7 +73,7 @@ pub enum Refusal {
 
 /// What a modem wants from the exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Call that number.
     Dial(String),
     /// Take the call that rings.
@@ -112,7 +110,7 @@ struct Escape {
 
 /// A modem.
 #[derive(Debug)]
-pub struct Modem {
+pub(crate) struct Modem {
     config: Config,
     state: State,
     registers: [u8; REGISTERS],
@@ -132,7 +130,7 @@ pub struct Modem {
 
 impl Modem {
     /// Switched on.
-    pub fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         let mut modem = Self {
             config,
             state: State::Idle,
@@ -165,11 +163,11 @@ impl Modem {
     }
 
     /// Carrier detect.
-    pub const fn carrier(&self) -> bool {
+    pub(crate) const fn carrier(&self) -> bool {
         matches!(self.state, State::Online | State::Escaped)
     }
     /// Whether the line is taken: a call to it finds it busy.
-    pub const fn is_off_hook(&self) -> bool {
+    pub(crate) const fn is_off_hook(&self) -> bool {
         !matches!(self.state, State::Idle | State::Ringing { .. })
     }
 
@@ -211,7 +209,7 @@ impl Modem {
     }
 
     /// Takes octets from the computer.
-    pub fn push(&mut self, now: Instant, octets: &[u8]) {
+    pub(crate) fn push(&mut self, now: Instant, octets: &[u8]) {
         for &octet in octets {
             match self.state {
                 State::Online => self.data(now, octet),
@@ -329,14 +327,14 @@ impl Modem {
     }
 
     /// The computer's DTR: off ends a call.
-    pub fn set_dtr(&mut self, on: bool) {
+    pub(crate) fn set_dtr(&mut self, on: bool) {
         if core::mem::replace(&mut self.dtr, on) && !on && self.is_off_hook() {
             self.hang_up(Some(Code::NoCarrier));
         }
     }
 
     /// One ring of a call from elsewhere.
-    pub fn ring(&mut self, now: Instant) {
+    pub(crate) fn ring(&mut self, now: Instant) {
         let rings = match self.state {
             State::Idle => 1,
             State::Ringing { rings } => rings.saturating_add(1),
@@ -350,21 +348,21 @@ impl Modem {
     }
 
     /// The call from elsewhere is over before it was taken.
-    pub fn ringing_ends(&mut self) {
+    pub(crate) fn ringing_ends(&mut self) {
         if matches!(self.state, State::Ringing { .. }) {
             self.state = State::Idle;
         }
     }
 
     /// The other end is there: the modems train.
-    pub fn answered(&mut self, now: Instant) {
+    pub(crate) fn answered(&mut self, now: Instant) {
         if matches!(self.state, State::Calling { .. }) {
             self.state = State::Training { until: now + self.config.training };
         }
     }
 
     /// The call does not come about.
-    pub fn refused(&mut self, refusal: Refusal) {
+    pub(crate) fn refused(&mut self, refusal: Refusal) {
         if matches!(self.state, State::Calling { .. }) {
             self.on_hook(Some(match refusal {
                 Refusal::Busy if self.extended >= 3 => Code::Busy,
@@ -376,14 +374,14 @@ impl Modem {
     }
 
     /// The other end is gone.
-    pub fn carrier_lost(&mut self) {
+    pub(crate) fn carrier_lost(&mut self) {
         if self.is_off_hook() {
             self.on_hook(Some(Code::NoCarrier));
         }
     }
 
     /// Takes octets from the other end.
-    pub fn push_line(&mut self, octets: &[u8]) {
+    pub(crate) fn push_line(&mut self, octets: &[u8]) {
         // In command mode what the other end sends is lost, as with a modem without a buffer.
         if self.state == State::Online {
             self.to_computer.extend_from_slice(octets);
@@ -391,7 +389,7 @@ impl Modem {
     }
 
     /// Tells that time has passed.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         match self.state {
             State::Calling { until } if until <= now => self.hang_up(Some(Code::NoCarrier)),
             State::Training { until } if until <= now => {
@@ -413,7 +411,7 @@ impl Modem {
     }
 
     /// When [`Self::handle_timeout`] is due.
-    pub fn poll_timeout(&self) -> Option<Wakeup> {
+    pub(crate) fn poll_timeout(&self) -> Option<Wakeup> {
         match self.state {
             State::Calling { until } => Some(Wakeup { at: until, cause: "no carrier" }),
             State::Training { until } => Some(Wakeup { at: until, cause: "training" }),
@@ -423,15 +421,15 @@ impl Modem {
     }
 
     /// Appends what goes to the computer.
-    pub fn poll_computer(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn poll_computer(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.to_computer);
     }
     /// Appends what goes to the other end.
-    pub fn poll_line(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn poll_line(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.to_line);
     }
     /// What it wants from the exchange.
-    pub fn poll_action(&mut self) -> Option<Action> {
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
         self.action.take()
     }
 }
