@@ -3,8 +3,8 @@
 use super::Finding;
 use super::code::strip;
 
-/// Where a module's file may be named by `#[path]`: tests beside a file, in a folder of tests, or shared with the fuzz targets.
-const NAMED: &[&str] = &["_tests.rs", "/fuzz/shared/", "tests/", "../daemon/commit.rs"];
+/// Where a module's file may be named by `#[path]`: tests beside a file, in a folder of tests, or shared by rooms or with the fuzz targets.
+const NAMED: &[&str] = &["_tests.rs", "/fuzz/shared/", "/testing/", "tests/", "../daemon/commit.rs"];
 
 /// Checks one Rust file of `crates/`.
 pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
