@@ -26,7 +26,6 @@ use crate::runner::Runner;
 use crate::{Setup, StudyError};
 use net::Path;
 use seen::Seen;
-use serde_json::Value;
 use wavelane_run::{RunError, Verdict};
 
 /// The study's id.

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::fixtures::{Folder, options};
+use serde_json::Value;
 use std::sync::atomic::AtomicBool;
 use wavelane_run::RunHooks;
 use wavelane_scenario::Scenario;
