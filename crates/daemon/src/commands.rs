@@ -304,7 +304,10 @@ fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
 pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     // The file's own checks would name its keys, which a user of flags has not seen.
-    config::addresses::prefixes("--route", &args.routes)?;
+    let serves: Vec<String> = args.serves.iter().filter(|text| *text != SERVES_NONE).cloned().collect();
+    for (flag, texts) in [("--route", &args.routes), ("--serves", &serves), ("--allow-target", &args.allow_targets)] {
+        config::addresses::prefixes(flag, texts)?;
+    }
     if args.proxy {
         return proxies::init(args);
     }

@@ -190,6 +190,10 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
         let said = why(InitArgs { proxy, routes, interfaces: vec!["lan0".into()], ..args.clone() });
         assert!(said.starts_with("--route: '10.9.0.0/33' is not"), "{said}");
     }
+    let said = why(InitArgs { serves: vec!["10.3.0.1/24".into()], ..args.clone() });
+    assert!(said.starts_with("--serves: ") && said.contains("10.3.0.0/24"), "{said}");
+    let said = why(InitArgs { allow_targets: vec!["x".into()], ..args.clone() });
+    assert!(said.starts_with("--allow-target: "), "{said}");
     // A folder that was there stays.
     std::fs::create_dir(dir.join("new")).unwrap();
     assert!(init(&InitArgs { peer_address: Some("nowhere".into()), ..args.clone() }).is_err());
