@@ -514,6 +514,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         .chain(unbindable::findings(&config))
         .chain(foreign_files(&config));
     warned.extend(warnings(&config).into_iter().chain(others).chain(left_closed()));
+    warned.extend(firewall::linked(&config, &reached));
     Ok(checked(path, &format!("gateway '{}' is", config.name), text, &warned))
 }
 

@@ -1,25 +1,17 @@
 //! Programs that links of BPF put where packets pass: no list of rules, filters or XDP shows them.
 #![allow(unsafe_code, reason = "bpf(2) has no safe wrapper here")]
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// Programs that are named of one place; the kernel allows 64 (BPF_MPROG_MAX, kernel/bpf/mprog.c).
 const NAMED_MAX: usize = 64;
 /// BPF_PROG_QUERY (linux/bpf.h, as all below).
 const QUERY: libc::c_int = 16;
-/// BPF_F_QUERY_EFFECTIVE: those of the groups above as well.
-const EFFECTIVE: u32 = 1;
 
 /// Where a program stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum ProgramPlace {
-    /// What comes to sockets of a control group (BPF_CGROUP_INET_INGRESS).
-    ToSockets = 0,
-    /// What these send (BPF_CGROUP_INET_EGRESS).
-    FromSockets = 1,
     /// What comes by a device (BPF_TCX_INGRESS).
     Ingress = 46,
     /// What leaves by it (BPF_TCX_EGRESS).
@@ -41,12 +33,12 @@ struct Query {
     unused: [u64; 4],
 }
 
-fn query(target: u32, place: ProgramPlace, flags: u32) -> io::Result<Vec<u32>> {
+/// The numbers of the programs at one end of a device (tcx), in their order. Needs CAP_NET_ADMIN and Linux 6.6.
+pub fn at_device(index: u32, place: ProgramPlace) -> io::Result<Vec<u32>> {
     let mut programs = [0u32; NAMED_MAX];
     let mut query = Query {
-        target,
+        target: index,
         place: place as u32,
-        flags,
         programs: programs.as_mut_ptr() as u64,
         count: NAMED_MAX as u32,
         ..Query::default()
@@ -60,29 +52,12 @@ fn query(target: u32, place: ProgramPlace, flags: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// The numbers of the programs at one end of a device (tcx), in their order. Needs CAP_NET_ADMIN and Linux 6.6.
-pub fn at_device(index: u32, place: ProgramPlace) -> io::Result<Vec<u32>> {
-    query(index, place, 0)
-}
-
-/// The numbers of those that see what this process's sockets send or get, with those of the groups above.
-pub fn of_own_group(place: ProgramPlace) -> io::Result<Vec<u32>> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup")?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    // Beside the older groups the newer are mounted below them.
-    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
-    let has_groups = |root: &&str| std::path::Path::new(root).join("cgroup.controllers").exists();
-    let root = roots.into_iter().find(has_groups).ok_or(io::ErrorKind::NotFound)?;
-    let group = File::open(std::path::Path::new(root).join(path))?;
-    query(group.as_raw_fd() as u32, place, EFFECTIVE)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::netns::{Netns, may_administer_network};
-    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     /// BPF_PROG_LOAD and BPF_LINK_CREATE.
     const LOAD: libc::c_int = 5;

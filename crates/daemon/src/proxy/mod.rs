@@ -173,7 +173,8 @@ pub fn check(file: &Path) -> Result<String, ConfigError> {
         let networks = if side.networks.is_empty() { "everywhere".into() } else { list(&side.networks) };
         let _ = writeln!(text, "side '{}': {networks}", side.name);
     }
-    let warnings: Vec<String> = warnings(&settings).into_iter().chain(rules::left_closed()).collect();
+    let linked = firewall::linked(&settings.rules(has_ipv6()), &firewall::Reached::new());
+    let warnings: Vec<String> = warnings(&settings).into_iter().chain(rules::left_closed()).chain(linked).collect();
     Ok(checked(file, &format!("proxy '{}' is", settings.name), text, &warnings))
 }
 

@@ -55,6 +55,11 @@ struct Strict {
     rules: Vec<String>,
 }
 
+/// Programs of BPF, which `check` alone asks for.
+pub(crate) fn linked(config: &Config, reached: &Reached) -> Vec<String> {
+    programs::linked_findings(config, reached)
+}
+
 /// What on this host keeps traffic from us, one line each, with the remedy.
 pub(crate) fn findings(config: &Config, reached: &Reached) -> Vec<String> {
     let Some(intercept) = &config.intercept else { return Vec::new() };

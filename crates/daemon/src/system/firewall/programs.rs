@@ -1,5 +1,5 @@
 //! What meets packets where no firewall's table does: filters of `tc` at a device's ends, XDP programs, and programs that links of BPF put
-//! there or before our sockets.
+//! there.
 //!
 //! What they match is theirs to know: what could keep our packets away is named, with how to look at it.
 
@@ -9,13 +9,16 @@ use std::collections::BTreeSet;
 use wavelane_host::bpf::{self, ProgramPlace};
 use wavelane_host::nft::run;
 
+/// The devices that are intercepted, ours, and those by which peers' datagrams come.
+fn devices<'a>(config: &'a Config, uplinks: &'a [String]) -> BTreeSet<&'a str> {
+    ours(config).chain(uplinks.iter().map(String::as_str)).collect()
+}
+
 /// What stands at the devices that are intercepted, at ours, and at those by which peers' datagrams come.
 pub(super) fn findings(config: &Config, reached: &Reached) -> Vec<String> {
-    let uplinks = uplinks(config, reached);
-    let devices: BTreeSet<&str> = ours(config).chain(uplinks.iter().map(String::as_str)).collect();
     let ask = |tool: &str, words: &[&str]| run(tool, words, "").unwrap_or_default();
     let mut found = Vec::new();
-    for name in devices {
+    for name in devices(config, &uplinks(config, reached)) {
         found.extend(xdp(name, &ask("ip", &["-d", "link", "show", "dev", name])));
         for way in ["ingress", "egress"] {
             let listing = ask("tc", &["filter", "show", "dev", name, way]);
@@ -25,22 +28,20 @@ pub(super) fn findings(config: &Config, reached: &Reached) -> Vec<String> {
             };
             found.extend(filters(name, way, &listing, returns));
         }
+    }
+    found
+}
+
+/// Programs that links of BPF put there. Only `check` asks: the service may not call bpf(2), which could do more.
+pub(super) fn linked_findings(config: &Config, reached: &Reached) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in devices(config, &uplinks(config, reached)) {
         for (way, place) in [("ingress", ProgramPlace::Ingress), ("egress", ProgramPlace::Egress)] {
             let index = wavelane_host::interface_index(name);
             // A kernel that has none of these, or a process that may not ask, knows of none.
             let there = index.map_or_else(Vec::new, |index| bpf::at_device(index, place).unwrap_or_default());
             found.extend(linked(&format!("at the {way} of {name}"), &there, &format!("bpftool net show dev {name}")));
         }
-    }
-    for (words, place) in [("get", ProgramPlace::ToSockets), ("send", ProgramPlace::FromSockets)] {
-        let there = bpf::of_own_group(place).unwrap_or_default();
-        found.extend(linked(
-            &format!(
-                "before what wavelaned's sockets {words}, as systemd's IPAddressDeny= and IPAccounting= have them"
-            ),
-            &there,
-            "bpftool cgroup tree",
-        ));
     }
     found
 }
