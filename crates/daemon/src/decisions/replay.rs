@@ -28,7 +28,6 @@ pub(super) fn config(line: &str) -> Option<Config> {
         match (word.split_once('='), word.strip_prefix("tun:")) {
             (Some((name, networks)), _) => {
                 let (name, key) = name.split_once('@').unwrap_or((name, name));
-                let name = words::PARTING.iter().rev().fold(name.to_owned(), |name, (of, code)| name.replace(code, of));
                 let mut octets = key.bytes().cycle();
                 let key = keys::to_base64(&[0; keys::KEY_LEN].map(|_| octets.next().unwrap_or_default()));
                 let networks: Vec<&str> = networks.split('+').filter(|network| !network.is_empty()).collect();
@@ -47,7 +46,7 @@ pub(super) fn config(line: &str) -> Option<Config> {
 
 /// An event by its words ([`words::event`]). `config` is in force, and `to_come` is what is to be.
 pub(super) fn event(config: &mut Config, to_come: &mut Option<Config>, words: &str) -> Option<Event<String>> {
-    let place = |name: &str| config.peers.iter().position(|peer| words::word(&peer.name) == name);
+    let place = |name: &str| config.peers.iter().position(|peer| peer.name == name);
     let (word, rest) = words.split_once(' ').unwrap_or((words, ""));
     Some(match word {
         "down" => Event::Peer(place(rest)?, Reached::Down),

@@ -23,16 +23,6 @@ fn reloads_and_trials_are_replayed() {
     replays("reloads.txt", include_str!("../../../../testing/decisions/reloads.txt"));
 }
 
-/// A name may hold what parts words in a recording.
-#[test]
-fn names_are_one_word_each() {
-    let config = config("open a%20b%3D%25@K=10.0.3.0/24").unwrap();
-    assert_eq!(config.peers[0].name, "a b=%");
-    let event: Event<String> = Event::Peer(0, Reached::Down);
-    assert_eq!(words::event(&config, &event, String::clone), "down a%20b%3D%25");
-    assert!(words::line(&config).starts_with("open a%20b%3D%25@S0tL"), "{}", words::line(&config));
-}
-
 /// What waits for the kernel is bounded: what comes later is discarded, and its TCP sends it again.
 #[test]
 fn syns_that_wait_for_the_kernel_have_a_bound() {

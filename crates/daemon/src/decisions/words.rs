@@ -7,14 +7,6 @@ use crate::keys;
 /// Octets of a key's text that tell it from others.
 const KEY_SHOWN: usize = 8;
 
-/// What stands for characters of names that part words here.
-pub(super) const PARTING: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), ("=", "%3D"), ("@", "%40")];
-
-/// A name as one word.
-pub(super) fn word(name: &str) -> String {
-    PARTING.iter().fold(name.to_owned(), |name, (parting, code)| name.replace(parting, code))
-}
-
 /// What of a configuration decides: `open`, `closed` or `apart`, the device, and peers with their networks, such as `b@key=10.0.3.0/24`.
 pub(crate) fn line(config: &Config) -> String {
     let how = match () {
@@ -24,7 +16,7 @@ pub(crate) fn line(config: &Config) -> String {
     };
     let peer = |peer: &crate::config::Peer| {
         let networks: Vec<String> = peer.routes.iter().map(prefix_text).collect();
-        format!(" {}@{}={}", word(&peer.name), &keys::to_base64(&peer.public_key)[..KEY_SHOWN], networks.join("+"))
+        format!(" {}@{}={}", peer.name, &keys::to_base64(&peer.public_key)[..KEY_SHOWN], networks.join("+"))
     };
     let tun = config.tun.iter().map(|tun| format!(" tun:{}", tun.name));
     how.to_owned() + &tun.chain(config.peers.iter().map(peer)).collect::<String>()
@@ -36,7 +28,7 @@ fn outcome(result: Result<String, &String>) -> String {
 
 /// An event; `name` is what a SYN is called.
 pub(crate) fn event<S>(config: &Config, event: &Event<S>, name: impl Fn(&S) -> String) -> String {
-    let peer = |place: usize| config.peers.get(place).map_or("?".into(), |peer| word(&peer.name));
+    let peer = |place: usize| config.peers.get(place).map_or("?", |peer| &peer.name);
     match event {
         Event::Peer(place, Reached::Down) => format!("down {}", peer(*place)),
         Event::Peer(place, Reached::Up) => format!("up {}", peer(*place)),
