@@ -29,6 +29,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wavelane_host::files;
+use wavelane_settings::{NAME_MAX, is_name};
 
 /// Exit code of every refused command.
 pub const EXIT_REFUSED: u8 = 2;
@@ -334,15 +335,6 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
         remove_empty(&missing);
     }
     made
-}
-
-/// Longest name of a gateway that `init` takes: files are named after it.
-const NAME_MAX: usize = 64;
-
-/// Whether a gateway can be called so: the name stands in file names, on terminals and in pages.
-fn is_name(name: &str) -> bool {
-    let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    (1..=NAME_MAX).contains(&name.chars().count()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
 }
 
 /// The folders that `create_dir_all` makes for `path`, the innermost first.

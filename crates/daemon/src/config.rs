@@ -40,8 +40,6 @@ use wavelane_settings::{GatewayKnobs, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
-/// Longest name of a peer, in octets, as of a file: every line about it has it.
-const PEER_NAME_MAX: usize = 255;
 /// An idle link sends this often, so that NATs and firewalls on the path keep their state: a NAT keeps UDP for two minutes if it
 /// follows RFC 4787, REQ-5, and for 30 s if not.
 pub const KEEPALIVE: Span = Span::from_secs(25);

@@ -150,6 +150,16 @@ fn bad_configurations_are_refused_in_one_line() {
         let message = Config::parse(&text, "f.toml", &folder.0).expect_err(part).to_string();
         assert!(message.contains(part) && !message.contains('\n'), "wanted '{part}' in: {message}");
     }
+    // Names stand on terminals, in files' names and in what a hook is told.
+    let name = "x".repeat(65);
+    for name in ["", "sho re", "sho\\nre", "\\u001B[2J", "sho\\u202Ere", "sho/re", "-shore", &name] {
+        for (of, line) in [("\"a\"", 2), ("\"b\"", 7)] {
+            let wrong = text("", "", "").replace(of, &format!("\"{name}\""));
+            let message = Config::parse(&wrong, "f.toml", &folder.0).unwrap_err().to_string();
+            let said = message.starts_with(&format!("f.toml, line {line}: ")) && message.contains("is no name: use");
+            assert!(said && !message.contains(['\n', '\u{1b}', '\u{202e}']), "{message}");
+        }
+    }
     let missing = text("", "", "").replace("a.key", "z.key");
     let message = Config::parse(&missing, "x", &folder.0).unwrap_err().to_string();
     assert!(message.contains("keygen"), "{message}");

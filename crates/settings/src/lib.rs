@@ -26,7 +26,7 @@ pub use knob::{Bounds, Field, File, Group, Knob, OutOfBounds};
 pub use lane::{Choice, LINK, LaneKnobs, LinkKnobs, START_RATE, START_RATE_MIN};
 pub use table::{Lines, Table, Value};
 pub use tcp::{Freeze, SIDE, SideKnobs, TCP, TcpKnobs, TcpProfile};
-pub use values::{Number, OrOff, Setting, look_up, text, unit, word, word_of};
+pub use values::{NAME_MAX, Number, OrOff, Setting, is_name, look_up, text, unit, word, word_of};
 
 #[cfg(test)]
 mod tests;

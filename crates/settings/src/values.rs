@@ -5,6 +5,7 @@ use crate::knob::Bounds;
 use crate::table::Value;
 use core::fmt::Write;
 use std::net::IpAddr;
+use wavelane_base::text::line;
 use wavelane_base::{Octets, Quantity, Rate, Ratio, Span};
 
 /// A TOML basic string.
@@ -133,9 +134,26 @@ fn example(what: &str) -> &str {
     }
 }
 
+/// Longest name: files are called by it.
+pub const NAME_MAX: usize = 64;
+
+/// Whether something can be called so: the name stands in file names, on terminals, in pages and in what a hook is told.
+pub fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    (1..=NAME_MAX).contains(&name.chars().count()) && name.chars().all(fits) && !name.starts_with(['-', '.'])
+}
+
 impl Setting for String {
     fn read(value: &Value<'_>, bounds: &Bounds) -> Result<Self, FileError> {
-        value.str("a text in quotes", &text(example(bounds.what))).map(str::to_owned)
+        let read = value.str("a text in quotes", &text(example(bounds.what)))?;
+        if bounds.what == "one word" && !is_name(read) {
+            return Err(value.impossible(format!(
+                "{} = {} is no name: use letters, digits, '-', '_' and '.', {NAME_MAX} at most, such as \"ship\"",
+                value.path,
+                text(&line(read, NAME_MAX))
+            )));
+        }
+        Ok(read.to_owned())
     }
     fn toml(&self) -> String {
         text(self)

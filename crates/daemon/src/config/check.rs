@@ -1,7 +1,7 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
 use super::{
-    Config, ConfigError, Directions, Intercept, LOCK_SUFFIX, PEER_NAME_MAX, PEERS_MAX, PEERS_SUFFIX, SOCKET_PATH_MAX,
+    Config, ConfigError, Directions, Intercept, LOCK_SUFFIX, PEERS_MAX, PEERS_SUFFIX, SOCKET_PATH_MAX,
     Surroundings, prefix_text, value,
 };
 use crate::keys;
@@ -12,13 +12,6 @@ use wavelane_host::files::{DRAFT_SUFFIX, with_suffix};
 
 impl Config {
     pub(super) fn check(&self, around: &Surroundings) -> Result<(), ConfigError> {
-        if self.name.is_empty() || self.name.contains(char::is_whitespace) {
-            return Err(value("gateway.name", "must be one word, such as \"ship\""));
-        }
-        // Files are called by it.
-        if self.name.contains('/') {
-            return Err(value("gateway.name", format!("'{}' contains a '/': leave it out", self.name)));
-        }
         self.check_paths(around)?;
         if self.control.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(value(
@@ -33,10 +26,6 @@ impl Config {
             return Err(value("peer", format!("at most {PEERS_MAX} peers, not {}", self.peers.len())));
         }
         for (i, p) in self.peers.iter().enumerate() {
-            if p.name.len() > PEER_NAME_MAX {
-                let why = format!("peer {} has one of {} octets: {PEER_NAME_MAX} at most", i + 1, p.name.len());
-                return Err(value("peer.name", why));
-            }
             if self.peers[..i].iter().any(|q| q.name == p.name) {
                 return Err(value("peer.name", format!("two peers are called '{}': rename one", p.name)));
             }
