@@ -6,18 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Configurations of peers at these addresses.
 fn config(addresses: &[&str]) -> Config {
-    let dir = std::env::temp_dir().join(format!("wavelane-names-{}", std::process::id()));
+    // Of this call alone, for tests may run beside each other in one process.
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("wavelane-names-{}-{call}", std::process::id()));
     let _ = std::fs::create_dir_all(&dir);
-    let key = dir.join("a.key");
-    if !key.exists() {
-        let _ = keys::write_key(&key, &[1; 32]);
-    }
+    let _ = keys::write_key(&dir.join("a.key"), &[1; 32]);
     let mut text = "[gateway]\nname = \"a\"\nkey = \"a.key\"\ncontrol = \"a.sock\"\n".to_string();
     for (i, address) in addresses.iter().enumerate() {
         let public = keys::to_base64(&[i as u8 + 9; 32]);
         text += &format!("[[peer]]\nname = \"p{i}\"\npublic_key = \"{public}\"\naddress = \"{address}\"\n");
     }
-    Config::parse(&text, "x", &dir).unwrap()
+    let config = Config::parse(&text, "x", &dir);
+    let _ = std::fs::remove_dir_all(&dir);
+    config.unwrap()
 }
 
 fn at(s: u64) -> Instant {
