@@ -127,7 +127,7 @@ fn examine(
     }
     for peer in report.peers.iter().filter(|p| only.is_none_or(|name| p.name == name)) {
         found.text += &format!("peer {}\n", peer.name);
-        answers(&mut found, peer);
+        answers(&mut found, peer, report);
         lanes(&mut found, peer);
         let seen = if peer.up { seen(peer) } else { Vec::new() };
         match super::nat::findings(peer, &seen, &source) {
@@ -138,13 +138,19 @@ fn examine(
     Netcheck { text: found.text, sound: found.sound }
 }
 
-fn answers(found: &mut Findings, peer: &Peer) {
+fn answers(found: &mut Findings, peer: &Peer, report: &Report) {
+    let misled = report.counters.iter().any(|c| c.name == "dropped_mac" && c.value > 0);
     match (&peer.cause, peer.up) {
         (_, true) => {
             let at = peer.address.as_deref().unwrap_or("an unknown address");
             found.fine(&format!("it answers from {at}: both keys are right, and the port is open both ways"));
         }
         (Some(cause), _) => found.wrong(&format!("it does not answer: {cause}")),
+        // Who called is not known: a handshake with another key for ours cannot be read.
+        (None, _) if peer.address.is_none() && misled => found.wrong(&format!(
+            "it has not called, but somebody calls with another key than ours (dropped_mac): compare public_key there with {}",
+            report.public_key
+        )),
         (None, _) if peer.address.is_none() => found.wrong(
             "it has not called, and no address of it is configured: start it, look in its log, and give one of the two the other's `address`",
         ),
@@ -232,6 +238,11 @@ mod tests {
         wrong(&down, "wrong it does not answer: nothing listens: start it");
         wrong(&|p| (p.up, p.address) = (false, None), "no address of it is configured");
         wrong(&|p| p.up = false, "ask again");
+        let counters = vec![crate::status::counter("dropped_mac", 8)];
+        let silent = Peer { up: false, address: None, ..peer() };
+        let report = Report { public_key: "KEY".into(), peers: vec![silent], counters, ..Report::default() };
+        let found = examine(&report, None, |_| Vec::new(), |_, _| None);
+        assert!(!found.sound && found.text.contains("compare public_key there with KEY"), "{found:?}");
         wrong(&|p| p.lanes[0].unused = Some("device wwan0 is not there".into()), "is not used: device wwan0");
         wrong(
             &|p| p.lanes[0].path_mtu_cause = Some("packets of 1200 bytes are lost".into()),
