@@ -104,8 +104,10 @@ pub(super) fn unforwarded(config: &Config) -> Vec<String> {
         let refusals = intercepts.flat_map(|i| device::not_forwarding(config, i));
         refusals.map(|why| format!("wavelaned does not start as this host is now: {why}")).collect()
     } else {
-        let lost =
-            |setting| format!("{setting} is 0, so what is not TCP is not forwarded: run `sysctl -w {setting}=1`");
+        let lost = |setting: &&str| {
+            let or = device::without_it(config.intercept.as_ref(), setting);
+            format!("{setting} is 0, so what is not TCP is not forwarded: run `sysctl -w {setting}=1`{or}")
+        };
         taken.iter().map(lost).collect()
     };
     let for_peers = device::unforwarded_for_peers(config).filter(|setting| !taken.contains(setting));

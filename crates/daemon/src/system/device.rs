@@ -344,6 +344,14 @@ pub(crate) fn unforwarded(config: &Config, intercept: &Intercept) -> impl Iterat
     off(families(config)).filter(move |_| forwards)
 }
 
+/// What else than turning `setting` on does where IPv6 is not used: a proxy's usual targets are all of both versions.
+pub(crate) fn without_it(intercept: Option<&Intercept>, setting: &str) -> &'static str {
+    match intercept.is_some_and(|i| i.proxy.is_some()) && setting.starts_with("net.ipv6") {
+        true => " (or write targets = [\"0.0.0.0/0\"], if the proxy is for IPv4 alone)",
+        false => "",
+    }
+}
+
 /// Those settings of `families` that are off here.
 fn off(families: impl IntoIterator<Item = Family>) -> impl Iterator<Item = &'static str> {
     let settings = families.into_iter().map(|family| match family {

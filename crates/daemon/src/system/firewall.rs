@@ -6,7 +6,7 @@ mod single;
 
 use crate::config::marks::MARK_DIVERT;
 use crate::config::{Config, Intercept, Placement, width};
-use crate::system::device::{LOOK, LOOK_MEANWHILE, MAIN_PRIORITY, unforwarded};
+use crate::system::device::{LOOK, LOOK_MEANWHILE, MAIN_PRIORITY, unforwarded, without_it};
 use crate::system::family::Family;
 use crate::system::interface::TUNNEL_DEVICE;
 use crate::system::route_tables::TABLE;
@@ -111,7 +111,8 @@ pub(crate) fn findings(config: &Config, reached: &Reached) -> Vec<String> {
 
 /// The same, and that this host forwards nothing any more, which the start names itself.
 pub(crate) fn hindrances(config: &Config, reached: &Reached) -> Vec<String> {
-    let unforwarded = config.intercept.iter().flat_map(|i| unforwarded(config, i)).map(not_forwarded);
+    let said = |setting| not_forwarded(setting) + without_it(config.intercept.as_ref(), setting);
+    let unforwarded = config.intercept.iter().flat_map(|i| unforwarded(config, i)).map(said);
     findings(config, reached).into_iter().chain(unforwarded).collect()
 }
 
