@@ -153,7 +153,8 @@ impl View {
             bytes(now.waiting_bytes),
             bytes(now.pool_bytes)
         );
-        let helps = now.hindrances.iter().map(|line| format!("warning: {line}")).collect();
+        let warnings = now.hindrances.iter().map(|line| format!("warning: {line}"));
+        let helps = now.unlisted().map(str::to_owned).into_iter().chain(warnings).collect();
         let foot = "up, sent up: what the client sends to the server. Ctrl-C ends.";
         Self { title, lanes: Vec::new(), helps, heads: CONNECTIONS, flows: connections(before, now, seconds), foot }
     }
@@ -182,7 +183,8 @@ impl View {
             let none = String::new;
             lanes.push(["all".into(), none(), bytes(sums[0]), bytes(sums[1]), inward, outward, none(), none(), none()]);
         }
-        let helps = now.peers.iter().filter_map(|p| Some(format!("{}: {}", p.name, p.help()?))).collect();
+        let told = |p: &Peer| p.help().or_else(|| p.cause.as_ref().map(|cause| format!("does not answer: {cause}")));
+        let helps = now.peers.iter().filter_map(|p| Some(format!("{}: {}", p.name, told(p)?))).collect();
         let title = format!(
             "gateway {}, up {:.0} s: {} flows, {} connections, {} of {} in the pool",
             now.name,
@@ -414,6 +416,16 @@ mod tests {
         let text = view.to_text();
         assert!(text.contains("client rtt") && text.contains("20.00 Mbit/s"), "{text}");
         assert_eq!(View::seen(None, &report(12.0, 6_000_000)).flows[0][4], "-", "one look has no rate");
+    }
+
+    #[test]
+    fn why_there_is_nothing_to_see_is_said() {
+        let mut down = report(10.0, 0);
+        (down.peers[0].up, down.peers[0].cause) = (false, Some("nothing listens: start it".into()));
+        assert!(View::of(None, &down).to_text().contains("does not answer: nothing listens: start it"));
+        let of =
+            |mode: &str| View::of_proxy(None, &proxy::Report { mode: mode.into(), ..Default::default() }).to_text();
+        assert!(of("snoop").contains("a snoop ends no connections") && !of("split").contains("ends no"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
 use super::{
-    Config, ConfigError, Directions, Intercept, LOCK_SUFFIX, PEERS_MAX, PEERS_SUFFIX, SOCKET_PATH_MAX,
-    Surroundings, prefix_text, value,
+    Config, ConfigError, Directions, Intercept, LOCK_SUFFIX, PEERS_MAX, PEERS_SUFFIX, SOCKET_PATH_MAX, Surroundings,
+    prefix_text, value,
 };
 use crate::keys;
 use std::net::IpAddr;

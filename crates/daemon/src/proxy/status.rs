@@ -343,6 +343,13 @@ pub(super) fn of_userspace(proxy: &Proxy<Userspace>) -> String {
     document(proxy, &now, list, &counters)
 }
 
+impl Report {
+    /// Why connections are not listed, if none are.
+    pub fn unlisted(&self) -> Option<&'static str> {
+        (self.mode == config::Mode::Snoop.word()).then_some("a snoop ends no connections, so it lists none")
+    }
+}
+
 impl fmt::Display for Half {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { state, in_bytes, out_bytes, .. } = self;
@@ -376,6 +383,7 @@ impl fmt::Display for Report {
                 self.pool_bytes as f64 / 1e6
             )?;
         }
+        self.unlisted().map_or(Ok(()), |why| writeln!(f, "{why}"))?;
         if let Some(half_open) = self.half_open.filter(|n| *n > 0) {
             writeln!(f, "half-open towards clients {half_open}")?;
         }
