@@ -421,7 +421,8 @@ mod tests {
     #[test]
     fn why_there_is_nothing_to_see_is_said() {
         let mut down = report(10.0, 0);
-        (down.peers[0].up, down.peers[0].cause) = (false, Some("nothing listens: start it".into()));
+        down.peers[0].up = false;
+        down.peers[0].cause = Some("nothing listens: start it".into());
         assert!(View::of(None, &down).to_text().contains("does not answer: nothing listens: start it"));
         let of =
             |mode: &str| View::of_proxy(None, &proxy::Report { mode: mode.into(), ..Default::default() }).to_text();
