@@ -5,7 +5,7 @@ use crate::run::Run;
 use crate::sockets::rest_until;
 use crate::topology::Plan;
 use crate::world::World;
-use crate::{LabError, review};
+use crate::{LabError, peers, review};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -92,8 +92,14 @@ impl Backend for OverBackend {
             }
         }
         for stack in &scenario.stacks {
-            let treatment = review::stack(scenario, *stack).map_or_else(Treatment::Refused, |()| Treatment::Imposed);
-            found.stack(*stack, treatment);
+            let reviewed = if peers::forwards(*stack) {
+                // Its programs would run idle beside the endpoints' own TCP.
+                Err("it carries only what connects to its own ports, and a program connects to a node's: use a tunnel, such as wireguard-go"
+                    .to_owned())
+            } else {
+                review::stack(scenario, *stack)
+            };
+            found.stack(*stack, reviewed.map_or_else(Treatment::Refused, |()| Treatment::Imposed));
         }
         found
     }
@@ -182,4 +188,34 @@ pub(crate) fn end_in_front(mut child: Child) {
     // It may have exited by itself.
     let _ = child.kill();
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn stacks_that_would_carry_nothing_of_a_program_are_refused() {
+        let text = r#"
+title = "t"
+duration = "1 s"
+stacks = ["kcptun", "kcptun-fast3", "hysteria2-bbr", "hysteria2-brutal", "tuic-bbr", "wireguard-go", "boringtun-bbr", "tcp-cubic"]
+nodes = { c = "endpoint", a = "gateway", b = "gateway", s = "endpoint" }
+channels.air = { preset = "ethernet", between = ["a", "b"] }
+channels.near = { preset = "ethernet", between = ["c", "a"] }
+channels.far = { preset = "ethernet", between = ["b", "s"] }
+flows.one = { app = "download", from = "c", to = "s" }
+"#;
+        let mut scenario = Scenario::parse(text, Path::new(".")).unwrap();
+        scenario.flows.clear();
+        let order = Order { command: vec!["true".into()], node: "c".into(), beside: Vec::new() };
+        let found = OverBackend::new(order, Arc::default()).review(&scenario);
+        let refused = |word: &str| {
+            let of_stack = found.stacks.iter().find(|(stack, _)| stack.word() == word);
+            matches!(of_stack, Some((_, Treatment::Refused(why))) if why.contains("only what connects to its own ports"))
+        };
+        let idle: Vec<&str> = scenario.stacks.iter().map(|stack| stack.word()).filter(|word| refused(word)).collect();
+        assert_eq!(idle, ["kcptun", "kcptun-fast3", "hysteria2-bbr", "hysteria2-brutal", "tuic-bbr"]);
+    }
 }

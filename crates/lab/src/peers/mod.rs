@@ -98,6 +98,11 @@ fn tunnel_of(stack: Stack) -> Option<Tunnel> {
     }
 }
 
+/// Whether the peer `stack` carries only what connects to the ports that it forwards, one per flow.
+pub(crate) fn forwards(stack: Stack) -> bool {
+    stack.family == Family::Kcptun || tunnel_of(stack).is_some()
+}
+
 /// Whether the peer `stack` can run here; if not, why.
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     let (pair, wire) = gateways::pair(scenario)?;
