@@ -73,6 +73,17 @@ fn runs_of_equal_seeds_are_compared_with_each_other() {
 }
 
 #[test]
+fn only_the_stacks_that_prove_nothing_are_doubted() {
+    let mut a = record("a", "wavelane", 1, &[5.0]);
+    assert_eq!(super::words::about(&a), "on sim, seed 1, info");
+    let other = StackResult { stack: "tcp-bbr".into(), ..a.document.stacks[0].clone() };
+    a.document.stacks.push(other);
+    a.document.stacks[0].inconclusive = Some("busy".into());
+    a.document.verdict = Verdict::Inconclusive;
+    assert_eq!(super::words::about(&a), "on sim, seed 1, inconclusive: wavelane proves nothing");
+}
+
+#[test]
 fn other_seeds_are_compared_by_their_means() {
     // Welch's example by hand: means 10 and 14, variances 4 and 1, three runs each.
     let a = record("a", "wavelane", 1, &[8.0, 10.0, 12.0]);

@@ -24,15 +24,24 @@ struct Outcome<'a> {
 
 /// The sentences at the head of a run's page; none where nothing was carried.
 pub(crate) fn headline(document: &RunDocument, scenario: &Scenario) -> Vec<String> {
-    let mut outcomes: Vec<Outcome<'_>> =
-        document.stacks.iter().filter_map(|stack| outcome(stack, document.repeat, scenario)).collect();
+    // What proves nothing is compared with nothing.
+    let mut doubts = String::new();
+    let mut outcomes: Vec<Outcome<'_>> = Vec::new();
+    for (stack, outcome) in document.stacks.iter().filter_map(|s| Some((s, outcome(s, document.repeat, scenario)?))) {
+        match &stack.inconclusive {
+            Some(why) => doubts += &format!("; {} proves nothing: {why}", stack.stack),
+            None => outcomes.push(outcome),
+        }
+    }
     outcomes.sort_by_key(|o| Reverse(ordered(o.total)));
-    let Some(most) = outcomes.first().map(|o| o.total) else { return Vec::new() };
+    let Some(most) = outcomes.first().map(|o| o.total) else {
+        return doubts.strip_prefix("; ").map(|doubts| format!("{doubts}.")).into_iter().collect();
+    };
     if most <= 0.0 {
-        return vec!["Nothing was carried.".into()];
+        return vec![format!("Nothing was carried{doubts}.")];
     }
     let mut sentences = vec![format!(
-        "Carried: {}.",
+        "Carried: {}{doubts}.",
         list(&outcomes, |i, o| {
             let share = if i == 0 { String::new() } else { format!(" ({:.2} of that)", o.total / most) };
             Some(format!("{} {}{share}", o.stack, rate(o.total)))
@@ -66,7 +75,8 @@ pub(crate) fn crossed(document: &RunDocument, scenario: &Scenario) -> Option<Tab
             table.push(vec![stack.stack.clone(), way.channel.clone(), way.way.clone(), offered]);
         }
     }
-    Some(table)
+    // Radios have a table of their own.
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// `None` if the stack has no bulk flow.
@@ -194,6 +204,21 @@ while = "one"
             ]
         );
         assert!(crossed(&document, &scenario).is_none());
+    }
+
+    #[test]
+    fn a_stack_that_proves_nothing_is_compared_with_nothing() {
+        let scenario = Scenario::parse(SCENARIO, std::path::Path::new(".")).unwrap();
+        let mut document = document(&[
+            ("tcp-cubic", &[("one", 2e6), ("echo", 80.0)]),
+            ("wavelane", &[("one", 3.25e6), ("echo", 9.0)]),
+        ]);
+        document.stacks[1].inconclusive = Some("the host is too busy".into());
+        let sentences = headline(&document, &scenario);
+        let carried = "Carried: tcp-cubic 2.00 Mbit/s; wavelane proves nothing: the host is too busy.";
+        assert_eq!(sentences, [carried, "Echo meanwhile, 95th percentile: tcp-cubic 80 ms."]);
+        document.stacks.remove(0);
+        assert_eq!(headline(&document, &scenario), ["wavelane proves nothing: the host is too busy."]);
     }
 
     #[test]

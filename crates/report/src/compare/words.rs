@@ -17,9 +17,15 @@ pub(crate) fn letter(record: usize) -> &'static str {
 
 /// Description of a record, in addition to its name.
 pub(super) fn about(r: &Compared) -> String {
-    let RunDocument { backend, seed, repeat, verdict, .. } = &r.document;
+    let RunDocument { backend, seed, repeat, verdict, stacks, .. } = &r.document;
     let seeds = if *repeat == 1 { format!("seed {seed}") } else { format!("{repeat} seeds from {seed}") };
-    let doubt = if *verdict == Verdict::Inconclusive { ": it proves nothing" } else { "" };
+    // The other stacks of the record prove what they show.
+    let doubted: Vec<&str> = stacks.iter().filter(|s| s.inconclusive.is_some()).map(|s| s.stack.as_str()).collect();
+    let doubt = match (doubted.len(), verdict) {
+        (0, Verdict::Inconclusive) => ": its checks prove nothing".to_owned(),
+        (0, _) => String::new(),
+        (n, _) => format!(": {} {} nothing", doubted.join(", "), if n == 1 { "proves" } else { "prove" }),
+    };
     format!("on {backend}, {seeds}, {}{doubt}", verdict.word())
 }
 
