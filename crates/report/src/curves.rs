@@ -203,7 +203,10 @@ fn gather<'a>(
         if together {
             let runs = all.extract_if(.., |seen| seen.stack == stack.stack).flat_map(|seen| seen.runs).collect();
             let of = if document.stacks.len() > 1 { format!("{} ", stack.stack) } else { String::new() };
-            let name = format!("{of}{} flows together", flows.len());
+            let name = match kind {
+                Kind::Bulk => format!("{of}mean of {} flows", flows.len()),
+                _ => format!("{of}{} flows together", flows.len()),
+            };
             all.push(FlowSeries { name, look: Look::of(style), stack: &stack.stack, runs });
         }
     }

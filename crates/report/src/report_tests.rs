@@ -392,7 +392,7 @@ fn every_flow_has_a_look_of_its_own() {
     let out = record_in(&scenario, || Box::new(Shapes), "many", 1);
     let svg = std::fs::read_to_string(out.join("plots/throughput.svg")).unwrap();
     assert_eq!((looks(&svg).len(), svg.matches("<polygon").count()), (1, 1), "{svg}");
-    assert!(svg.contains(">7 flows together</text>"), "{svg}");
+    assert!(svg.contains(">mean of 7 flows</text>"), "{svg}");
     done(&out);
     // Several stacks with several flows each.
     scenario.flows.truncate(2);
