@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
     }
 
     fn conclude(mut self, flows: Vec<FlowRaw>, ways: Vec<WayRaw>, before: &Tally) -> Result<StackRaw, LabError> {
-        let Counts { spent, waited_s, kernels, lines } =
+        let Counts { spent, waited_s, took_s, kernels, lines } =
             self.tally()?.since(before, |name| self.world.on_line(self.scenario, name));
         if let (Some((busy, all)), Some((busy_before, all_before))) = (tools::processor_seconds(), self.processor) {
             let (busy, all) = (busy - busy_before, all - all_before);
@@ -232,7 +232,7 @@ impl<'a> Run<'a> {
         let findings = self.world.finish()?;
         self.notes.extend(findings.notes.iter().cloned());
         let work = spent.programs_s.zip(waited_s);
-        let inconclusive = judge(&findings, work, &mut self.notes)?;
+        let inconclusive = judge(&findings, work, took_s, &mut self.notes)?;
         Ok(StackRaw {
             stack: self.stack,
             flows,

@@ -7,12 +7,15 @@ use crate::peers::Peers;
 use crate::proxies::Proxies;
 use crate::tools;
 use crate::world::World;
+use wavelane_base::Instant;
 use wavelane_host::netns::Netns;
+use wavelane_host::realtime;
 use wavelane_run::{KernelTcp, LineRaw, Spent};
 use wavelane_scenario::{NodeKind, Scenario};
 
 /// Counters at one time.
 pub(crate) struct Tally {
+    at: Instant,
     spent: Spent,
     waited_s: Option<f64>,
     kernels: Vec<KernelTcp>,
@@ -25,6 +28,8 @@ pub(crate) struct Counts {
     pub(crate) spent: Spent,
     /// How long the programs in the gateways' place waited for a processor, in seconds.
     pub(crate) waited_s: Option<f64>,
+    /// The time between, in seconds.
+    pub(crate) took_s: f64,
     /// Per endpoint.
     pub(crate) kernels: Vec<KernelTcp>,
     /// Per direction of each serial line.
@@ -48,7 +53,13 @@ impl Tally {
             (None, None, peers) => (peers.and_then(Peers::cpu_seconds), peers.and_then(Peers::waited_seconds)),
         };
         let machine_s = tools::processor_seconds().map(|(busy, _)| busy);
-        Ok(Self { spent: Spent { programs_s, machine_s }, waited_s, kernels, lines: world.lines.counted()? })
+        Ok(Self {
+            at: realtime::now(),
+            spent: Spent { programs_s, machine_s },
+            waited_s,
+            kernels,
+            lines: world.lines.counted()?,
+        })
     }
 
     /// Differences since `before`.
@@ -66,7 +77,8 @@ impl Tally {
             node: now.node,
         });
         let waited_s = less(self.waited_s, before.waited_s);
-        Counts { spent, waited_s, kernels: kernels.collect(), lines }
+        let took_s = self.at.since(before.at).as_secs_f64();
+        Counts { spent, waited_s, took_s, kernels: kernels.collect(), lines }
     }
 }
 
