@@ -83,8 +83,17 @@ pub(crate) fn over(args: &OverArgs) -> Outcome {
 /// What crossed, in a line.
 fn tell(document: &RunDocument) {
     let ways = document.stacks.iter().flat_map(|stack| &stack.ways);
-    let crossed: Vec<String> =
-        ways.map(|way| format!("{} {} {:.2} MB", way.channel, way.way, way.offered_bytes as f64 / 1e6)).collect();
+    // A cell has no ways, but counters of its radios.
+    let cells = document.stacks.iter().flat_map(|stack| &stack.radios).map(|cell| {
+        let delivered: f64 = cell.categories.iter().map(|category| category.delivered_bps).sum();
+        let delivered =
+            if delivered > 0.0 { format!(" ({:.2} Mbit/s delivered)", delivered / 1e6) } else { String::new() };
+        format!("{} {:.1} data frames/s{delivered}", cell.channel, cell.data_per_s)
+    });
+    let crossed: Vec<String> = ways
+        .map(|way| format!("{} {} {:.2} MB", way.channel, way.way, way.offered_bytes as f64 / 1e6))
+        .chain(cells)
+        .collect();
     let crossed = if crossed.is_empty() { "nothing was counted".to_owned() } else { crossed.join(", ") };
     say!("crossed: {crossed}; record {}", document.record);
     for why in document.stacks.iter().filter_map(|stack| stack.inconclusive.as_ref()) {
@@ -97,7 +106,7 @@ fn stack(args: &OverArgs, scenario: &Scenario) -> Result<Stack, Failure> {
     match &args.stack {
         Some(word) => Stack::from_word(word).ok_or_else(|| {
             Failure::refused(format!(
-                "--stack {word}: there is no such stack; use tcp-reno, tcp-cubic, tcp-bbr or wavelane"
+                "--stack {word}: there is no such stack; use tcp-reno, tcp-cubic or tcp-bbr, with +split, +snoop or +mirror for proxies, or wavelane"
             ))
         }),
         None => {
@@ -116,7 +125,7 @@ fn order(args: &OverArgs, scenario: &Scenario) -> Result<Order, Failure> {
     let node = node
         .ok_or_else(|| Failure::refused("the scenario has no flow: say with --from on which node the program runs"))?;
     let beside = args.at.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-    Ok(Order { command: args.command.clone(), node, beside })
+    Ok(Order { command: args.command.clone(), node, beside, tell: |line| say!("{line}") })
 }
 
 /// The command that repeats the run.

@@ -31,6 +31,8 @@ pub struct Order {
     pub node: String,
     /// Programs beside it, each for the shell of a node: `(node, command)`. They are started before and ended after.
     pub beside: Vec<(String, String)>,
+    /// Tells the user a line.
+    pub tell: fn(&str),
 }
 
 /// The lab with an [`Order`] in the place of the scenario's flows.
@@ -142,7 +144,11 @@ pub(crate) fn start_beside(
         let title = format!("'{line}' on {name}");
         let mut program = Program::start(ns, title, command, log, Ending::BySignal, "install a shell")?;
         let deadline = realtime::now() + LISTENS_WITHIN;
-        while !listens(ns)? && realtime::now() < deadline && !stop() {
+        while !listens(ns)? && !stop() {
+            if realtime::now() >= deadline {
+                (order.tell)(&format!("{name}: nothing listens after {LISTENS_WITHIN}, going on"));
+                break;
+            }
             program.check()?;
             rest_until(realtime::now() + GLANCE, &stop);
         }
@@ -209,7 +215,7 @@ flows.one = { app = "download", from = "c", to = "s" }
 "#;
         let mut scenario = Scenario::parse(text, Path::new(".")).unwrap();
         scenario.flows.clear();
-        let order = Order { command: vec!["true".into()], node: "c".into(), beside: Vec::new() };
+        let order = Order { command: vec!["true".into()], node: "c".into(), beside: Vec::new(), tell: |_| () };
         let found = OverBackend::new(order, Arc::default()).review(&scenario);
         let refused = |word: &str| {
             let of_stack = found.stacks.iter().find(|(stack, _)| stack.word() == word);

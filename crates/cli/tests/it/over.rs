@@ -153,6 +153,7 @@ fn a_program_crosses_a_radio_cell() {
     // Two frames at 2 Mbit/s with their ACKs, and a cable of 2 ms each way.
     let least = said.lines().find_map(|line| line.strip_prefix("rtt min/avg/max/mdev = ")?.split('/').next());
     assert!(least.is_some_and(|ms| ms.parse::<f64>().unwrap() > 5.0), "{said}");
+    assert!(err(&o).contains("data frames/s"), "{}", err(&o));
 }
 
 #[test]
