@@ -71,6 +71,7 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'s
     }
     match crossed(document, scenario) {
         Some(crossed) => table(&mut out, document, &crossed),
+        None if scenario.flows.is_empty() => {}
         None => flow_table(&mut out, document, scenario),
     }
     for (title, more) in people_tables(document).into_iter().chain(radio_tables(document)).chain(line_table(document)) {
