@@ -106,10 +106,11 @@ def test_ctrl_c_stops_command_and_workers_and_the_same_command_goes_on(
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130 and "the same command goes on from there" in said
+    until = time.monotonic() + 120
     while is_busy(dask):
         assert time.monotonic() < until
         time.sleep(0.1)
-    lines = kept.read_text()
+    lines, until = kept.read_text(), time.monotonic() + 120
     again = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while kept.read_text() == lines:
         assert again.poll() is None and time.monotonic() < until
