@@ -50,7 +50,7 @@ pub struct Snooped {
     pub sent_again: u64,
     /// Acknowledgements that went no further.
     pub suppressed: u64,
-    /// Acknowledgements of what did not pass here.
+    /// Acknowledgements of what did not pass here, or not with the host's own numbers.
     pub beyond: u64,
 }
 
@@ -77,6 +77,8 @@ struct Way {
     is_whole: bool,
     /// The shift of the host's windows, if its SYN was seen.
     scale: Option<u8>,
+    /// The host's own last number.
+    host: Option<u32>,
     /// The last acknowledgement, and the window in it.
     acked: Option<(u32, u16)>,
     /// Duplicates of it.
@@ -87,6 +89,7 @@ struct Way {
     round_trip: Option<(Span, Span)>,
     /// When its first packet was seen.
     born: Instant,
+    /// When the host last acknowledged up to the end of a segment here.
     heard: Instant,
 }
 
@@ -152,10 +155,11 @@ impl Way {
         let ends = [self.segments.front(), self.segments.back()].into_iter().flatten();
         ends.filter_map(|segment| Some(TcpPacket::parse(&segment.packet).ok()?.header.ack))
     }
-    /// Whether the host may send that octet now, as far as the segments here tell. Who sends blindly has to guess it.
+    /// Whether the host may send that octet now, as far as what it sent tells, or before that the segments here, which may be forged. Who sends
+    /// blindly has to guess it.
     fn is_near(&self, seq: u32) -> bool {
         let is_near = |ack: u32| seq.wrapping_sub(ack).min(ack.wrapping_sub(seq)) < WINDOW_UNSCALED;
-        self.segments.is_empty() || self.their_acks().any(is_near)
+        self.host.map_or_else(|| self.segments.is_empty() || self.their_acks().any(is_near), is_near)
     }
     /// Whether the sender of this direction's data may reset it: the receiver takes what continues its octets (RFC 5961, section 3.2).
     fn is_reset_by_sender(&self, seq: u32) -> bool {
@@ -168,7 +172,7 @@ impl Way {
             first.zip(self.end).is_some_and(|(first, end)| !before(ack, first) && !before(end, ack))
         };
         let answers = self.their_acks().any(|theirs| theirs == seq);
-        self.segments.is_empty() || answers || ack.is_some_and(is_between) && self.is_near(seq)
+        self.segments.is_empty() || (answers || ack.is_some_and(is_between)) && self.is_near(seq)
     }
     fn octets(&self) -> usize {
         self.segments.iter().map(|segment| segment.packet.len()).sum()
@@ -254,8 +258,10 @@ impl Snoop {
             {
                 // Of an older connection's and this one's the larger: too small a bound ends repairs.
                 way.scale = way.scale.max(Some(shift));
+                way.host.get_or_insert(header.seq);
             }
-            self.begin(now, (source, target), (header.seq.wrapping_add(1), len), is_snooped(target));
+            let host = header.flags.has(Flags::ACK).then_some(header.ack);
+            self.begin(now, (source, target), (header.seq.wrapping_add(1), len), is_snooped(target).then_some(host));
         } else if len > 0 && is_snooped(target) {
             self.keep(now, (source, target), (header.seq, len), packet);
         }
@@ -281,6 +287,7 @@ impl Snoop {
             fin: None,
             is_whole: false,
             scale: None,
+            host: None,
             acked: None,
             duplicates: 0,
             owed: (0, now),
@@ -289,8 +296,8 @@ impl Snoop {
             heard: now,
         }))
     }
-    /// A direction's SYN, whose data begins there.
-    fn begin(&mut self, now: Instant, direction: Direction, (first, len): (u32, u32), is_snooped: bool) {
+    /// A direction's SYN, whose data begins there; towards a snooped host with the number that it says the host has, if it does.
+    fn begin(&mut self, now: Instant, direction: Direction, (first, len): (u32, u32), snooped: Option<Option<u32>>) {
         let old = self.ways.get(&direction);
         // Its repeat says nothing new.
         if old.is_some_and(|way| way.is_whole && way.acked.is_some_and(|(acked, _)| acked == first)) {
@@ -301,8 +308,9 @@ impl Snoop {
         }
         let scale = old.and_then(|way| way.scale);
         self.forget(direction);
-        if let Some(way) = is_snooped.then(|| self.way(now, direction)).flatten() {
+        if let Some((host, way)) = snooped.and_then(|host| Some((host, self.way(now, direction)?))) {
             way.is_whole = true;
+            way.host = host;
             way.scale = scale;
             way.end = Some(first.wrapping_add(len));
             way.acked = Some((first, 0));
@@ -318,10 +326,6 @@ impl Snoop {
         let Some(way) = self.ways.get_mut(&direction) else { return };
         way.passed(end);
         let acked = way.acked.is_some_and(|(acked, _)| !before(acked, end));
-        // Where all is old a blind packet may have moved the mark: such a way is forgotten in time.
-        if !acked {
-            way.heard = now;
-        }
         // Its sender's own repeat: the receiver has it, or it goes out now.
         let known = way.segments.iter().position(|segment| segment.seq == seq);
         if let Some(known) = known.and_then(|place| way.segments.remove(place)) {
@@ -352,11 +356,16 @@ impl Snoop {
     ) -> bool {
         let Some(way) = self.ways.get_mut(&direction) else { return true };
         let Some(end) = way.end else { return true };
+        // Who does not see the connection may have moved the end, and does not know the host's own numbers.
+        if !way.is_near(seq) {
+            self.done.beyond += 1;
+            return true;
+        }
         // Of what did not pass here no host has anything: it is forged, or old, and would end all repairs up to there. But before we looked
         // a window of data may have passed, of which the first that we saw was the repeat of a hole.
         if before(end, ack) {
             let is_late = way.is_whole || now.since(way.born) >= EARLIER;
-            if is_late || ack.wrapping_sub(end) > way.reach() || !way.is_near(seq) {
+            if is_late || ack.wrapping_sub(end) > way.reach() {
                 self.done.beyond += 1;
                 return true;
             }
@@ -365,7 +374,7 @@ impl Snoop {
         if way.acked.is_some_and(|(last, _)| before(ack, last)) {
             return true;
         }
-        way.heard = now;
+        way.host = Some(seq);
         match way.acked {
             Some(last) if last == (ack, window) && plain.is_some() => {
                 // The first block is what caused the acknowledgement: above it a hole, below it a copy.
@@ -391,6 +400,10 @@ impl Snoop {
         while way.segments.front().is_some_and(is_covered) {
             let Some(first) = way.segments.pop_front() else { break };
             self.octets -= first.packet.len();
+            // Of nothing else: where a blind packet moved a mark the way is forgotten in time, and begins anew.
+            if first.seq.wrapping_add(first.len) == ack {
+                way.heard = now;
+            }
             // Of one that was sent again nobody knows which was heard (RFC 6298, section 3).
             if !first.is_repeat && first.seq.wrapping_add(first.len) == ack {
                 way.sample(now.since(first.at));

@@ -371,6 +371,40 @@ fn what_is_blindly_sent_ends_no_repairs() {
     }
 }
 
+/// Each 50 s octets in the server's name and acknowledgements in the host's, evenly spread, with any other numbers.
+#[test]
+fn what_is_blindly_sent_again_and_again_keeps_no_repairs_ended() {
+    let [server, client] = ends();
+    for scale in [None, Some(7)] {
+        let mut snoop = Snoop::new(10, 1 << 20);
+        if let Some(scale) = scale {
+            shake(&mut snoop, scale);
+        }
+        let (mut other, mut repaired) = (9_u32, 0);
+        let mut any = || {
+            other = other.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            other
+        };
+        for n in 0..2_000_u32 {
+            let (now, first) = (u64::from(n) * 100, n * 3 * SEGMENT);
+            (0..3).for_each(|k| drop(handle(&mut snoop, at(now), &data(first + k * SEGMENT))));
+            if n % 500 == 250 {
+                for place in (0..64).map(|place| place << 26) {
+                    handle(&mut snoop, at(now), &packet(ends(), (place, any()), (Flags::ACK, 77), 1));
+                }
+                for place in (0..64).map(|place| place << 26) {
+                    handle(&mut snoop, at(now), &packet([client, server], (any(), place), (Flags::ACK, 77), 0));
+                }
+            }
+            (0..3).for_each(|_| drop(handle(&mut snoop, at(now + 20), &ack(first, 500))));
+            repaired += u32::from(std::iter::from_fn(|| snoop.poll_packet()).count() > 0);
+            handle(&mut snoop, at(now + 40), &ack(first + 3 * SEGMENT, 500));
+            snoop.handle_timeout(at(now + 50));
+        }
+        assert!(repaired > 1_990, "{scale:?}: {repaired}");
+    }
+}
+
 #[test]
 fn what_acknowledges_more_than_passed_changes_nothing() {
     let mut snoop = Snoop::new(10, 1 << 20);
