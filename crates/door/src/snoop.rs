@@ -32,6 +32,8 @@ const WINDOW_UNSCALED: u32 = 1 << 20;
 /// How long after the first packet that we saw of a connection the host may acknowledge what had passed before: by then its sender has sent
 /// again what was missing, or the way is slower than repairs from here are worth.
 const EARLIER: Span = Span::from_secs(10);
+/// Of the oldest directions so many are looked at for one to make room: a packet costs no more.
+const GLANCES: usize = 16;
 /// A connection with segments here of which was heard this lately is not over because a SYN says so: whoever begins anew after a crash repeats
 /// it, and a direction without packets is forgotten.
 const LIVE: Span = RTO_MAX;
@@ -184,6 +186,8 @@ impl Way {
 pub struct Snoop {
     ways: BTreeMap<Direction, Way>,
     ways_max: usize,
+    /// Directions as they began, at most `ways_max`: of which a SYN may be all that there is.
+    begun: VecDeque<(Instant, Direction)>,
     octets: usize,
     octets_max: usize,
     out: VecDeque<Box<[u8]>>,
@@ -200,6 +204,7 @@ impl Snoop {
         Self {
             ways: BTreeMap::new(),
             ways_max,
+            begun: VecDeque::new(),
             octets: 0,
             octets_max,
             out: VecDeque::new(),
@@ -272,10 +277,30 @@ impl Snoop {
             self.octets -= way.octets();
         }
     }
+    /// Forgets the oldest direction of which nothing is kept and nothing was acknowledged: SYNs with invented sources leave such.
+    fn make_room(&mut self) {
+        for _ in 0..GLANCES {
+            let Some((born, direction)) = self.begun.pop_front() else { return };
+            let is_bare = |way: &Way| way.born == born && way.segments.is_empty() && way.round_trip.is_none();
+            if self.ways.get(&direction).is_some_and(is_bare) {
+                self.forget(direction);
+                return;
+            }
+        }
+    }
     /// A direction, new if there is room.
     fn way(&mut self, now: Instant, direction: Direction) -> Option<&mut Way> {
-        if self.ways.len() >= self.ways_max && !self.ways.contains_key(&direction) {
-            return None;
+        if !self.ways.contains_key(&direction) {
+            if self.ways.len() >= self.ways_max {
+                self.make_room();
+            }
+            if self.ways.len() >= self.ways_max {
+                return None;
+            }
+            if self.begun.len() >= self.ways_max {
+                self.begun.pop_front();
+            }
+            self.begun.push_back((now, direction));
         }
         if self.ways.is_empty() {
             self.swept = now;

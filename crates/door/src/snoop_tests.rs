@@ -387,7 +387,9 @@ fn what_is_blindly_sent_again_and_again_keeps_no_repairs_ended() {
         };
         for n in 0..2_000_u32 {
             let (now, first) = (u64::from(n) * 100, n * 3 * SEGMENT);
-            (0..3).for_each(|k| drop(handle(&mut snoop, at(now), &data(first + k * SEGMENT))));
+            for k in 0..3 {
+                handle(&mut snoop, at(now), &data(first + k * SEGMENT));
+            }
             if n % 500 == 250 {
                 for place in (0..64).map(|place| place << 26) {
                     handle(&mut snoop, at(now), &packet(ends(), (place, any()), (Flags::ACK, 77), 1));
@@ -396,13 +398,43 @@ fn what_is_blindly_sent_again_and_again_keeps_no_repairs_ended() {
                     handle(&mut snoop, at(now), &packet([client, server], (any(), place), (Flags::ACK, 77), 0));
                 }
             }
-            (0..3).for_each(|_| drop(handle(&mut snoop, at(now + 20), &ack(first, 500))));
+            for _ in 0..3 {
+                handle(&mut snoop, at(now + 20), &ack(first, 500));
+            }
             repaired += u32::from(std::iter::from_fn(|| snoop.poll_packet()).count() > 0);
             handle(&mut snoop, at(now + 40), &ack(first + 3 * SEGMENT, 500));
             snoop.handle_timeout(at(now + 50));
         }
         assert!(repaired > 1_990, "{scale:?}: {repaired}");
     }
+}
+
+#[test]
+fn syns_with_invented_sources_take_no_room() {
+    let mut snoop = Snoop::new(100, 1 << 20);
+    let mut served = 0;
+    for n in 0..1_000_u16 {
+        let now = u64::from(n) * 100;
+        snoop.handle_timeout(at(now));
+        // Three a time at a closed port, then a connection of which a segment is lost.
+        for port in 0..3 {
+            let flood = [SocketAddr::from(([203, 0, port, 1], 1_024 + n)), ends()[1]];
+            handle(&mut snoop, at(now), &packet(flood, (n.into(), 0), (Flags::SYN, 500), 0));
+        }
+        let both = [SocketAddr::from(([10, 3, 0, 2], 2_000 + n)), ends()[1]];
+        let back = [both[1], both[0]];
+        handle(&mut snoop, at(now), &packet(both, (99, 1), (SYN_ACK, 500), 0));
+        handle(&mut snoop, at(now + 20), &packet(both, (100, 1), (Flags::ACK, 500), 10));
+        assert!(handle(&mut snoop, at(now + 30), &packet(back, (1, 110), (Flags::ACK, 500), 0)));
+        handle(&mut snoop, at(now + 40), &packet(both, (110, 1), (Flags::ACK, 500), 10));
+        handle(&mut snoop, at(now + 50), &packet(back, (1, 110), (Flags::ACK, 500), 0));
+        served += u32::from(snoop.poll_packet().is_some());
+        let fin = Flags(Flags::FIN.0 | Flags::ACK.0);
+        handle(&mut snoop, at(now + 60), &packet(both, (120, 1), (fin, 500), 0));
+        handle(&mut snoop, at(now + 70), &packet(back, (1, 121), (Flags::ACK, 500), 0));
+        assert!(snoop.held().0 <= 100 && snoop.begun.len() <= 100);
+    }
+    assert_eq!((served, snoop.held().1), (1_000, 0));
 }
 
 #[test]
