@@ -148,9 +148,9 @@ impl Setting for String {
         let read = value.str("a text in quotes", &text(example(bounds.what)))?;
         if bounds.what == "one word" && !is_name(read) {
             return Err(value.impossible(format!(
-                "{} = {} is no name: use letters, digits, '-', '_' and '.', {NAME_MAX} at most, such as \"ship\"",
+                "{} = '{}' is no name: use letters, digits, '-', '_' and '.', {NAME_MAX} at most, such as \"ship\"",
                 value.path,
-                text(&line(read, NAME_MAX))
+                line(read, NAME_MAX)
             )));
         }
         Ok(read.to_owned())
