@@ -199,6 +199,9 @@ endef
 # One runner, one profile and one target directory for everything, so that nothing is built twice. `make test` is what a change must
 # pass; `make test-all` holds it and what takes too long for that, or needs other people's programs (CONTRIBUTING.md, "The suite").
 # Property tests draw the same cases in every run; `make soak` draws new ones.
+# What a first build and run write, in GB.
+DISK_GB := 8
+DISK_GB_ALL := 16
 test: TIER := default
 test-all: TIER := all
 test-all: export WAVELANE_TEST_ALL := 1
@@ -208,6 +211,17 @@ test-all: export WAVELANE_SOAK_SECONDS ?= 1200
 test test-all: export PROPTEST_RNG_SEED ?= 1
 test test-all:
 	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS) $(if $(filter all,$(TIER)),$(PEER_TOOLS) $(PACKAGE_TOOLS)))
+	# A disk that fills up on the way ends the build with an error that names some crate. The tally of the tests is not built yet.
+	built="$${CARGO_TARGET_DIR:-target}"
+	wanted=$(if $(filter all,$(TIER)),$(DISK_GB_ALL),$(DISK_GB))
+	if [[ -d $$built/debug/deps ]]; then wanted=2; fi
+	mkdir -p "$$built"
+	free=$$(($$(df --output=avail --block-size=1M "$$built" | tail -n 1) / 1024))
+	if ((free < wanted)); then
+	  echo "this needs $$wanted GB in $$(realpath "$$built"), and $$((free)) GB are free there: make room, or name another place with CARGO_TARGET_DIR" >&2
+	  echo "0 passed, 1 failed, 0 skipped"
+	  exit 2
+	fi
 	scratch=$$(mktemp -d)
 	touch "$$scratch/log"
 	results="$${CARGO_TARGET_DIR:-target}/nextest/$(TIER)/junit.xml"

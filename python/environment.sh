@@ -21,7 +21,9 @@ wanted=python/requirements-test.txt
 if ! cmp -s "$wanted" "$venv/installed.txt"; then
   if ! said=$("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --timeout 30 -r "$wanted" 2>&1); then
     echo "$said" >&2
-    missing "pip cannot install $wanted: is there a network?"
+    # pip's last error is the cause: no network, a full disk, a version that is not there.
+    cause=$(grep '^ERROR' <<<"$said" | tail -n 1 || true)
+    missing "pip cannot install $wanted: ${cause:-$(tail -n 1 <<<"$said")}"
   fi
   cp "$wanted" "$venv/installed.txt"
 fi
