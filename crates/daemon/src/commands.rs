@@ -98,6 +98,9 @@ pub enum CommandError {
         "say what the other gateway may reach here: --serves PREFIX for each network on this side (such as 10.3.0.0/24), --allow-target PREFIX for less, or --serves none"
     )]
     NothingServed,
+    /// No address with its bits.
+    #[error("--tun-address '{0}' is not an address with its bits, such as 10.9.0.1/24 or fd00:9::1/64")]
+    TunAddress(String),
     /// Nothing leads traffic to the TUN device.
     #[error(
         "--tun carries nothing by itself: add --interface NAME for what arrives there, or --local for what is born here"
@@ -323,6 +326,9 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     }
     if intercepts(args) && args.routes.is_empty() {
         return Err(CommandError::NothingRouted(if args.interfaces.is_empty() { "--local" } else { "--interface" }));
+    }
+    if let Some(wrong) = args.tun_addresses.iter().find(|text| text.parse::<wavelane_base::IpPrefix>().is_err()) {
+        return Err(CommandError::TunAddress(wavelane_base::text::line(wrong, NAME_MAX).into_owned()));
     }
     for (flag, name) in [("name", &args.name), ("peer-name", &args.peer_name)] {
         if !is_name(name) {

@@ -183,6 +183,9 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
     let address = vec!["10.9.0.1/24".into()];
     assert!(why(InitArgs { tun_addresses: address, ..args.clone() }).contains("--local"));
     assert!(why(InitArgs { tun: true, local: true, ..args.clone() }).contains("--route PREFIX"));
+    let (tun_addresses, routes) = (vec!["10.9.0.1".into()], vec!["10.3.0.0/24".into()]);
+    let bare = InitArgs { tun_addresses, routes, local: true, ..args.clone() };
+    assert!(why(bare).starts_with("--tun-address '10.9.0.1' "));
     assert!(why(InitArgs { interfaces: vec!["lan0".into()], ..args.clone() }).starts_with("--interface "));
     why(InitArgs { on_failure: "perhaps".into(), ..args.clone() });
     for proxy in [false, true] {
