@@ -23,14 +23,19 @@ impl Receiver {
         if self.frozen {
             return 0;
         }
-        self.edge = self.next_edge();
-        self.edge - self.next
+        let edge = self.next_edge();
+        if edge > self.edge {
+            self.edge = edge;
+            self.vouch();
+        }
+        edge - self.next
     }
 
     /// The window of a SYN, which is never scaled.
     pub(super) fn announce_first(&mut self) -> u64 {
-        let window = (self.limit as u64).min(u64::from(u16::MAX));
+        let window = (self.most() as u64).min(u64::from(u16::MAX));
         self.edge = self.edge.max(self.next + window);
+        self.vouch();
         window
     }
 

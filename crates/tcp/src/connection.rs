@@ -211,12 +211,18 @@ impl Connection {
     pub fn receiving(&self) -> (usize, Option<Span>) {
         (self.receiver.held(), self.receiver.round_trip().0.or(self.sender.rtt.smoothed()))
     }
-    /// Bytes that may wait here in each direction, and at the least. What is to be sent is some windows of what is on its way, no more:
+    /// Bytes that may wait here to be read, and to be sent. What is to be sent is some windows of what is on its way, no more:
     /// a reader that stopped has nothing on its way, and would take from all others what it never reads.
-    pub(super) fn set_spare(&mut self, (most, least): (usize, usize)) {
+    pub(super) fn set_spare(&mut self, [to_read, to_send]: [usize; 2]) {
         let useful = (self.sender.on_its_way() * SEND_WINDOWS).max(SEND_FIRST);
-        self.receiver.spare = (most, least);
-        self.sender.spare = (most.min(useful), least);
+        self.receiver.spare = to_read;
+        self.sender.spare = to_send.min(useful);
+    }
+    /// Bytes that wait to be read or may come, and those that wait to be sent or acknowledged.
+    pub(super) fn committed(&self) -> [usize; 2] {
+        let receiver = &self.receiver;
+        let comes = self.state.receives() && receiver.fin.is_none();
+        [if comes { receiver.committed() } else { receiver.held() }, self.sender.data.len()]
     }
     /// Bytes in its buffers.
     pub(super) fn held(&self) -> usize {

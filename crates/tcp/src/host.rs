@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::connection::{Connection, Status, TcpEvent};
 use super::numbers::Numbering;
+use super::pool::{Pool, memory_own};
 use super::receive::Receiver;
 use super::silence::{Silence, Whose};
 use super::state::ConnectionState;
@@ -62,18 +63,12 @@ struct Held {
     active: bool,
     /// It is in the queue of those that have something to report.
     reporting: bool,
+    /// It is in the queue of those whose promise counts in the pool.
+    promised: bool,
 }
 
-/// What a connection may hold in each direction whatever others do, where segments are no longer than Ethernet's.
-const MEMORY_OWN: usize = 4_096;
-
-/// The same: with less than two segments it would stand still.
-pub fn memory_own<'a>(configs: impl IntoIterator<Item = &'a Config>) -> usize {
-    configs.into_iter().map(|config| 2 * usize::from(config.mss)).fold(MEMORY_OWN, usize::max)
-}
-
-/// A direction of a connection may hold this part of what is left: one alone, a fifth of all.
-pub const MEMORY_SHARE: usize = 4;
+/// Promises looked at for each segment that comes, which adds one at most.
+const PROMISES_LOOKED_AT: usize = 2;
 
 /// A host with addresses of either version of IP.
 pub struct Host {
@@ -104,11 +99,7 @@ pub struct Host {
     half_open: BTreeSet<FlowId>,
     /// How many of them had to make room.
     evicted: u64,
-    /// Bytes in all buffers, and the most.
-    memory: usize,
-    memory_max: Option<usize>,
-    /// See [`memory_own`].
-    memory_own: usize,
+    pool: Pool,
     next: u64,
 }
 
@@ -132,9 +123,7 @@ impl Host {
             reporting: VecDeque::new(),
             half_open: BTreeSet::new(),
             evicted: 0,
-            memory: 0,
-            memory_max: None,
-            memory_own: MEMORY_OWN,
+            pool: Pool::default(),
             next: 0,
         }
     }
@@ -234,15 +223,26 @@ impl Host {
         self.towards.iter().find(|(network, _)| network.contains(remote)).map_or(&self.config, |(_, config)| config)
     }
 
-    /// Bounds what waits to be read, or to be acknowledged, in all connections together; for as many of them as it has room for
-    /// [`memory_own`] each way.
+    /// Bounds what waits to be read, is promised room, or waits to be acknowledged, in all connections together; for as many of them
+    /// as it has room for [`memory_own`] each way.
     pub fn set_memory_max(&mut self, most: usize) {
-        self.memory_max = Some(most);
-        self.memory_own = memory_own(self.towards.iter().map(|(_, config)| config).chain([&self.config]));
+        let own = memory_own(self.towards.iter().map(|(_, config)| config).chain([&self.config]));
+        self.pool.bound(most, own, self.connections.values().map(|held| &*held.connection));
     }
     /// Bytes in all buffers.
     pub fn memory(&self) -> usize {
-        self.memory
+        self.pool.held
+    }
+    /// Promises to those that have gone idle since are withdrawn, some at a time.
+    fn withdraw_promises(&mut self, now: Instant) {
+        for _ in 0..PROMISES_LOOKED_AT.min(self.pool.promised.len()) {
+            let Some(flow) = self.pool.promised.pop_front() else { return };
+            let Some(Held { connection, promised, .. }) = self.connections.get_mut(&flow) else { continue };
+            *promised = self.pool.promises(connection) && !self.pool.withdraws(now, connection);
+            if *promised {
+                self.pool.promised.push_back(flow);
+            }
+        }
     }
     /// What is written to a connection comes from the one with the same ends, the other way round: while that one's segments are full,
     /// more may follow, and small segments wait for it.
@@ -372,8 +372,10 @@ impl Host {
         let flow = FlowId(self.next);
         self.next += 1;
         self.pairs.insert(connection.addresses(), flow);
-        self.connections
-            .insert(flow, Held { connection: Box::new(connection), armed: None, active: true, reporting: false });
+        self.connections.insert(
+            flow,
+            Held { connection: Box::new(connection), armed: None, active: true, reporting: false, promised: false },
+        );
         self.active.push_back(flow);
         flow
     }
@@ -394,18 +396,14 @@ impl Host {
 
     /// Applies `action` to a connection and updates the host's bookkeeping. The drain that follows sets its deadline.
     fn at<T>(&mut self, flow: FlowId, action: impl FnOnce(&mut Connection) -> T) -> Option<T> {
-        let own = self.memory_own;
-        let reserved = self.connections.len() * 2 * own;
+        let count = self.connections.len();
         let held = self.connections.get_mut(&flow)?;
         let connection = &mut held.connection;
         let was = connection.state();
-        let before = connection.held();
-        if let Some(most) = self.memory_max {
-            // As less is left each may hold less, so that a few that stop reading do not take it all.
-            connection.set_spare((most.saturating_sub(self.memory + reserved) / MEMORY_SHARE, own));
+        let result = self.pool.within(count, connection, action);
+        if self.pool.promises(connection) && !core::mem::replace(&mut held.promised, true) {
+            self.pool.promised.push_back(flow);
         }
-        let result = action(connection);
-        self.memory = self.memory + connection.held() - before;
         let (is, passive) = (connection.state(), connection.passive);
         if passive && was == ConnectionState::SynReceived && is != was {
             self.half_open.remove(&flow);
@@ -432,7 +430,7 @@ impl Host {
             return;
         }
         let Some(Held { connection, armed, .. }) = self.connections.remove(&flow) else { return };
-        self.memory -= connection.held();
+        self.pool.forget(&connection);
         if !self.silence.is_empty() {
             let remote = connection.addresses().1.ip();
             self.silence.leave(Whose { flow, side: self.side_of(remote), remote });
@@ -457,6 +455,7 @@ impl Host {
 
     /// A segment arrived. [`Machine::handle_frame`] reads it out of a packet.
     pub fn handle_segment(&mut self, now: Instant, segment: &TcpPacket<'_>) {
+        self.withdraw_promises(now);
         if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) {
             self.take(now, segment);
         }
@@ -597,8 +596,11 @@ impl Machine for Host {
             }
         }
         while let Some(flow) = self.active.pop_front() {
+            let count = self.connections.len();
             let Some(held) = self.connections.get_mut(&flow) else { continue };
-            if let Some(sent) = held.connection.poll_transmit(now, buf) {
+            if let Some(sent) =
+                self.pool.within(count, &mut held.connection, |connection| connection.poll_transmit(now, buf))
+            {
                 // The other connections are served first.
                 self.active.push_back(flow);
                 return Some(sent);

@@ -3,7 +3,7 @@
 //! Reading order: [`Config`] (the knobs), [`ConnectionState`], [`Connection`] (one connection as a plain struct), then its parts:
 //! `opening`, `arrive` (what a segment does) and `transmit` (what is sent); the sender in `send`, `burst`, `usage`, `acked`,
 //! `deadlines`, `recovery`, `undo` and `congestion`; `receive`, `compression` and `announce`; `persist`, `pmtu`, `numbers`;
-//! and [`Host`], which holds many connections, knows their outages (`silence`) and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
+//! and [`Host`], which holds many connections, shares memory out among them (`pool`), knows their outages (`silence`) and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
 #![forbid(unsafe_code)]
 
 mod acked;
@@ -21,6 +21,7 @@ mod numbers;
 mod opening;
 mod persist;
 mod pmtu;
+mod pool;
 mod quirks;
 mod rate;
 mod receive;
@@ -36,8 +37,9 @@ mod usage;
 
 pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
 pub use connection::{Connection, Status, TcpEvent};
-pub use host::{Host, HostError, HostEvent, MEMORY_SHARE, memory_own};
+pub use host::{Host, HostError, HostEvent};
 pub use numbers::Numbers;
+pub use pool::{MEMORY_SHARE, memory_own};
 pub use quirks::Quirks;
 pub use send::Counters;
 pub use state::ConnectionState;

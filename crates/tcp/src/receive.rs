@@ -12,8 +12,6 @@ pub(super) const STRETCHES_MAX: usize = 4_096;
 pub(super) const IDLE_ROOM: usize = 4_096;
 /// Smaller segments are not taken for full ones, however alike they are (RFC 9293, section 3.7.1: what every host takes).
 const FULL_LEAST: usize = 536;
-/// What waits is bounded by the buffers alone.
-pub(super) const NO_BOUND: (usize, usize) = (usize::MAX, 0);
 /// Most acknowledgements pending at once, if the peer sends faster than the machine is drained.
 const ACKS_OWED_MAX: u32 = 64;
 /// Initial window in segments (RFC 6928), used as one round trip's amount before one was measured.
@@ -67,8 +65,10 @@ pub(super) struct Receiver {
     last_data: Option<Instant>,
     /// The latest segment was as large as any: it may not be the end of what its sender wrote.
     pub(super) more: bool,
-    /// Bytes that may wait, and at the least; beyond, segments are as if they had been lost.
-    pub(super) spare: (usize, usize),
+    /// Bytes that may wait, read or not; no window promises more.
+    pub(super) spare: usize,
+    /// How far the pool stands by the announced edge: beyond, segments are as if they had been lost.
+    vouched: u64,
     /// We reply to received data, so acknowledgements can be piggybacked.
     answers: bool,
     /// Full segments not acknowledged yet.
@@ -124,7 +124,8 @@ impl Receiver {
             largest: 0,
             last_data: None,
             more: false,
-            spare: NO_BOUND,
+            spare: usize::MAX,
+            vouched: 0,
             answers: false,
             waiting: 0,
             owed: 0,
@@ -179,8 +180,8 @@ impl Receiver {
             self.fin = Some(end);
         }
         // Data beyond the FIN is ignored.
-        let held = self.read_at.saturating_add(self.allowance() as u64);
-        let stop = end.min(self.edge).min(self.fin.unwrap_or(u64::MAX)).min(held);
+        self.vouch();
+        let stop = end.min(self.vouched).min(self.fin.unwrap_or(u64::MAX));
         let from = start.max(self.next);
         let was_hole = !self.stretches.is_empty();
         if start < self.next && start < end {
@@ -289,13 +290,29 @@ impl Receiver {
         // A program that wrote just as much has nothing more to come.
         self.more = !pushed && octets == self.largest && octets >= FULL_LEAST;
     }
-    /// How many bytes may wait, read or not.
-    pub(super) fn allowance(&self) -> usize {
-        self.spare.0.max(self.spare.1)
-    }
-    /// The window, or what the bounds leave of it.
+    /// The window, or what the pool leaves of it.
     pub(super) fn most(&self) -> usize {
-        self.limit.min(self.allowance())
+        self.limit.min(self.spare)
+    }
+    /// Whatever is announced within what the pool has left is stood by from now on.
+    pub(super) fn vouch(&mut self) {
+        self.vouched = self.vouched.max(self.read_at.saturating_add(self.spare as u64)).min(self.edge);
+    }
+    /// The pool no longer stands by it.
+    pub(super) fn withdraw(&mut self) {
+        self.vouched = self.read_at;
+    }
+    /// Bytes from the next to be read on that the pool stands by.
+    pub(super) fn committed(&self) -> usize {
+        self.held().max(self.vouched.saturating_sub(self.read_at) as usize)
+    }
+    /// Whether anything was read.
+    pub(super) fn was_read(&self) -> bool {
+        self.read_at > 1
+    }
+    /// When data came or were read last, as far as is known.
+    pub(super) fn latest(&self) -> Instant {
+        self.last_data.unwrap_or(self.measured.0).max(self.measured.0)
     }
     /// The sender retransmits received data or restarts: quick acknowledgements follow.
     fn hasten(&mut self) {

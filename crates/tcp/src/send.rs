@@ -5,7 +5,6 @@ use super::config::{Config, CongestionControl};
 use super::congestion::Algorithm;
 use super::persist::Persist;
 use super::rate::Delivery;
-use super::receive::NO_BOUND;
 use super::recovery::{Prr, Rack};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -138,8 +137,8 @@ pub(super) struct Sender {
     /// What was written may go on: a small segment waits for the rest while an earlier small one, which ended there, is unacknowledged.
     pub(super) more: bool,
     pub(super) small_end: u64,
-    /// Bytes that may be held, and at the least.
-    pub(super) spare: (usize, usize),
+    /// Bytes that may be held.
+    pub(super) spare: usize,
     /// Tell the peer that we reduced (CWR) with the next new data.
     pub(super) reduced_due: bool,
     pub(super) dice: u32,
@@ -199,7 +198,7 @@ impl Sender {
             calls: (0, Instant::ZERO),
             more: false,
             small_end: 0,
-            spare: NO_BOUND,
+            spare: usize::MAX,
             reduced_due: false,
             dice,
             counters: Counters::default(),
@@ -250,8 +249,7 @@ impl Sender {
         self.next.saturating_sub(self.una) as usize
     }
     pub(super) fn room(&self) -> usize {
-        let allowed = self.spare.0.max(self.spare.1);
-        let room = self.config.send_buffer.min(allowed).saturating_sub(self.data.len());
+        let room = self.config.send_buffer.min(self.spare).saturating_sub(self.data.len());
         self.config.unsent_low_water.map_or(room, |most| room.min(most.saturating_sub(self.unsent())))
     }
     /// Whether there is enough room to wake a blocked writer: a third of the buffer (Linux's `sk_stream_min_wspace`), and

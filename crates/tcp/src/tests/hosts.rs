@@ -407,3 +407,57 @@ fn long_segments_go_on_without_a_share() {
     // A segment or two each 10 ms.
     assert!(end <= Instant::from_secs(2), "{end:?}");
 }
+
+/// Readers that stop, and many that are idle, take from the others' windows what is not promised yet, and nothing of what is: whoever
+/// reads slowly is sent nothing twice, those that come later included, and has the window of its share all the time.
+#[test]
+fn stopped_readers_take_nothing_of_what_others_were_promised() {
+    const MOST: usize = 2 << 20;
+    const STOPPED: usize = 60;
+    let mut world = World::new([Config::default(), Config::default()], [Way::clean(100, 5, 4_000_000); 2], 3);
+    world.hosts[1].set_memory_max(MOST);
+    let open = |world: &mut World, port: usize| {
+        world.events[1].clear();
+        let from = SocketAddr::new(address(0).ip(), u16::try_from(41_000 + port).unwrap());
+        world.open_between(from, address(1), world.now + Span::from_secs(5))
+    };
+    let mut flows: Vec<_> = (0..STOPPED + 2).map(|port| open(&mut world, port)).collect();
+    // As many again say nothing, and one comes when all is taken.
+    for port in 0..STOPPED {
+        open(&mut world, 1_000 + port);
+    }
+    let mut buf = vec![0; 64 << 10];
+    let mut read = [0; 3];
+    let mut highest = 0;
+    for turn in 0..3_000 {
+        let now = world.now;
+        if turn == 500 {
+            flows.push(open(&mut world, 2_000));
+        }
+        for [near, _] in &flows {
+            Streams::write(&mut world.hosts[0], now, *near, &buf);
+        }
+        // 100 kB/s, 50 kB/s, and at once.
+        for ((place, [_, far]), (read, piece)) in
+            flows.iter().enumerate().skip(STOPPED).zip(read.iter_mut().zip([1_000, 500, buf.len()]))
+        {
+            if place < flows.len()
+                && let ReadOutcome::Data(n) = Streams::read(&mut world.hosts[1], now, *far, &mut buf[..piece])
+            {
+                *read += n;
+            }
+        }
+        world.run(now + Span::from_millis(10));
+        highest = highest.max(world.hosts[1].memory());
+    }
+    let sent = |place: usize| world.hosts[0].status(flows[place][0]).unwrap().counters;
+    for (place, read) in (STOPPED..).zip(read) {
+        let counters = sent(place);
+        // A probe of a tail whose acknowledgement is delayed is needless, and tells so.
+        let lost = counters.retransmits - counters.needless;
+        assert_eq!((lost, counters.timeouts), (0, 0), "{place} read {read}: {counters:?}");
+    }
+    // The slow ones all that they ask for, the last one two segments each 20 ms: a round trip and a turn.
+    assert!(read[0] > 2_800_000 && read[1] > 1_450_000 && read[2] > 25 * 50 * 2 * 1_400, "{read:?}");
+    assert!(highest > MOST / 2 && highest <= MOST, "{highest} bytes");
+}
