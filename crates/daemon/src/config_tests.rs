@@ -404,6 +404,22 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nsmall = false", "no lane for small exchanges"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\nsmall = false", "carries nothing"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\npriority = 6", "Ethernet lanes alone"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nradio = \"paced\"\nrate = \"54 Mbit/s\"",
+            "shares the socket of gateway.listen",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"raw\"",
+            "needs `rate`, the highest of its radio",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"plain\"\nrate = \"1 Mbit/s\"",
+            "of serial lanes alone",
+        ),
+        (
+            "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nradio = \"raw\"\nrate = \"54 Mbit/s\"",
+            "is of UDP lanes alone",
+        ),
         ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 8", "must lie between 0 and 7"),
         (
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\n[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 6",

@@ -75,7 +75,7 @@ impl Config {
             packets: self.packets(),
             ..gateway::Config::default()
         };
-        config.with(&self.knobs)
+        config.with(&self.knobs).with_turns(self.knobs.withhold)
     }
 
     /// The packet service's configuration, if there is a packet door.

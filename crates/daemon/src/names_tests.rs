@@ -175,6 +175,7 @@ fn a_silent_lanes_name_is_looked_up_again() {
             mark: None,
             line: None,
             dial: None,
+            radio: None,
         }),
         ..crate::config::PeerLane::default()
     };

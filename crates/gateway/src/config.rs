@@ -2,13 +2,25 @@
 
 use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wavelane_base::{Address, Carrier, IpPrefix, Octets, PortId, Span};
+use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, Octets, PortId, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::arq::Tries;
 use wavelane_services::packet::Repairs;
 use wavelane_settings::{Backpressure, GATEWAY, GatewayKnobs, LaneKnobs, OrOff, OutOfBounds, Preset, Seal, SentAgain};
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
+
+impl Config {
+    /// The same, with turns by default where medium access sets the pace: of senders that contend at once, collisions keep some silent for a
+    /// second (decision 0050). `asked` is what was said of it.
+    pub fn with_turns(mut self, asked: Option<u8>) -> Self {
+        let paced = |lane: &LaneConfig| lane.carrier.radio.is_some_and(|radio| radio.acks != LinkAcks::Never);
+        if asked.is_none() && self.peers.iter().flat_map(|peer| &peer.lanes).any(paced) {
+            self.withhold = Some(Withholding::ON_RADIOS);
+        }
+        self
+    }
+}
 
 impl LaneConfig {
     /// The controller: for a radio its own.

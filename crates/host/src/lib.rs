@@ -28,6 +28,7 @@ pub mod realtime;
 pub mod routes;
 pub mod signals;
 pub mod streams;
+pub mod tap;
 pub mod tcp;
 mod tool;
 pub mod tty;

@@ -71,7 +71,7 @@ fn gateways_relay_over_a_cell_and_their_devices_are_captured() {
     let mut scenario = line("");
     scenario.stacks = vec![named("wavelane")];
     let said = LabBackend.review(&scenario).clauses.into_iter().find(|clause| clause.clause == "channels.air").unwrap();
-    assert!(matches!(&said.treatment, Treatment::Approximated(why) if why.contains("as on cables")), "{said:?}");
+    assert!(matches!(&said.treatment, Treatment::Approximated(why) if why.contains("begins a burst")), "{said:?}");
     let (raw, _, out) = run(&scenario, scenario.stacks[0], "relayed");
     let raw = raw.unwrap();
     assert!(raw.flows[0].completed && raw.flows[0].intact == Some(true), "{:?}", raw.flows[0]);

@@ -1,19 +1,25 @@
 //! A radio cell between kernels: stations are nodes, and each has a device for every station that it hears.
 
 use crate::LabError;
-use crate::driver::{End, Job, Running};
+use crate::driver::{End, Job, Port, Running};
 use crate::topology::{Plan, Wire};
 use crate::world::{self, is_noisy};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Span, Transmit, Wakeup};
-use wavelane_channel::wifi::{Category, Handling, Wifi, WifiConfig, WifiEvent, port};
+use wavelane_channel::wifi::{Category, Handling, STATIONS_BOUND, Wifi, WifiConfig, WifiEvent, port};
 use wavelane_run::RadioRaw;
 use wavelane_scenario::{Channel, Flow, Scenario};
+use wavelane_settings::RadioLanes;
 
 /// Deadlines served together: backoffs count slots of 9 to 20 us, and a frame with its acknowledgement lasts longer than this.
 const REST: Span = Span::from_micros(100);
+
+/// Code point of best effort's second priority (RFC 8325, section 4.3).
+const AF21: u8 = 18;
+/// Frames that a station takes from a ring before its own have left: one on the air, one behind it.
+const AHEAD: usize = 2;
 
 /// How packets between two addresses are sent, as the scenario's flows say.
 type Asked = BTreeMap<[Ipv4Addr; 2], Handling>;
@@ -22,6 +28,8 @@ type Asked = BTreeMap<[Ipv4Addr; 2], Handling>;
 struct Cell {
     wifi: Wifi,
     asked: Arc<Asked>,
+    /// By station: whether its driver asks for no acknowledgement of best effort's second priority (Linux: `noack_map` of the device).
+    no_acks: Vec<bool>,
 }
 
 /// The access category for a differentiated services code point (RFC 8325, section 4.3).
@@ -39,12 +47,13 @@ fn category(dscp: u8) -> Category {
 }
 
 impl Cell {
-    fn handling(&self, packet: &[u8], meta: &FrameMeta) -> Handling {
+    fn handling(&self, station: usize, packet: &[u8], meta: &FrameMeta) -> Handling {
         let address =
             |at: usize| packet.get(at..).and_then(|rest| rest.first_chunk::<4>()).map(|ip| Ipv4Addr::from(*ip));
         // Source and destination (RFC 791, 3.1).
         let asked = address(12).zip(address(16)).and_then(|(from, to)| self.asked.get(&[from, to]));
-        asked.copied().unwrap_or(Handling { category: category(meta.dscp), ..Handling::default() })
+        let no_ack = self.no_acks[station] && meta.dscp == AF21;
+        asked.copied().unwrap_or(Handling { category: category(meta.dscp), no_ack, ..Handling::default() })
     }
 }
 
@@ -52,7 +61,7 @@ impl Machine for Cell {
     type Event = WifiEvent;
 
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
-        let handling = self.handling(frame, &meta);
+        let handling = self.handling(usize::from(port.0) / STATIONS_BOUND, frame, &meta);
         self.wifi.hand_in(now, port, frame, meta, handling);
     }
     fn handle_timeout(&mut self, now: Instant) {
@@ -113,15 +122,26 @@ pub(crate) fn start(
         }
     }
     let by_address = Arc::new(by_address);
+    let raw = |name: &String| {
+        let node = scenario.nodes.iter().position(|node| node.name == *name);
+        node.and_then(|node| plan.radios.get(&node)) == Some(&RadioLanes::Raw)
+    };
+    let no_acks: Vec<bool> = channel.between.iter().map(raw).collect();
+    // What a driver has not taken stays in the ring.
+    let ring = |end: &End| matches!(end.port, Port::Ring(_)).then(|| usize::from(end.place.0) / STATIONS_BOUND);
+    let rings: Vec<Option<usize>> = ends.iter().map(ring).collect();
     let made = |name: &str| {
         let wifi = Wifi::new(seed, name, config);
         let wifi = wifi.map_err(|why| LabError::Topology(format!("channel '{}': {why}", channel.name)))?;
-        Ok::<_, LabError>(Cell { wifi, asked: Arc::clone(&by_address) })
+        Ok::<_, LabError>(Cell { wifi, asked: Arc::clone(&by_address), no_acks: no_acks.clone() })
     };
     let (setup, run, of) = (made(&format!("{} / set-up", channel.name))?, made(&channel.name)?, channel.clone());
     world::start(Job {
         damaged: is_noisy(scenario),
         rest: REST,
+        room: Box::new(move |cell: &Cell, end| {
+            rings[end].is_none_or(|station| cell.wifi.waiting(station) < cell.wifi.largest_burst(station).max(AHEAD))
+        }),
         radio: Some(Box::new(move |cell: &Cell, span| RadioRaw::of(&of, &cell.wifi, span))),
         ..Job::new(&channel.name, ends, setup, run)
     })

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Span};
 use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
+use wavelane_host::tap::Tap;
 use wavelane_host::tty::Pty;
 use wavelane_host::tun::Tun;
 use wavelane_run::RadioRaw;
@@ -59,6 +60,8 @@ pub(crate) enum Port {
     Tun(Tun),
     /// The far end of the node's veth pair.
     Pair(PacketPort),
+    /// The same as a radio's ring.
+    Ring(Tap),
     /// Octets: the far side of a program's serial port.
     Line(Pty),
     /// The content of UDP datagrams to and from programs elsewhere.
@@ -70,6 +73,7 @@ impl Port {
         match self {
             Self::Tun(tun) => tun.read(buffer),
             Self::Pair(port) => port.read(buffer),
+            Self::Ring(tap) => tap.read(buffer),
             Self::Line(pty) => pty.read(buffer),
             Self::Datagrams(end) => end.read(buffer),
         }
@@ -78,6 +82,7 @@ impl Port {
         match self {
             Self::Tun(tun) => tun.write(packet),
             Self::Pair(port) => port.write(packet),
+            Self::Ring(tap) => tap.write(packet),
             Self::Line(pty) => match pty.write(packet)? {
                 octets if octets == packet.len() => Ok(()),
                 // A program that does not read loses them, as at a port.
@@ -93,7 +98,7 @@ impl Port {
     /// Packets lost before they were read. A TUN device counts them itself.
     fn dropped(&self) -> u64 {
         match self {
-            Self::Tun(_) | Self::Line(_) | Self::Datagrams(_) => 0,
+            Self::Tun(_) | Self::Ring(_) | Self::Line(_) | Self::Datagrams(_) => 0,
             Self::Pair(port) => port.dropped(),
         }
     }
@@ -104,6 +109,7 @@ impl AsFd for Port {
         match self {
             Self::Tun(tun) => tun.as_fd(),
             Self::Pair(port) => port.as_fd(),
+            Self::Ring(tap) => tap.as_fd(),
             Self::Line(pty) => pty.as_fd(),
             Self::Datagrams(end) => end.as_fd(),
         }

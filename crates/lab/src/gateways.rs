@@ -387,6 +387,8 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     if let [place] = places[..]
         && !plan.wires[place].one_way
         && !named
+        && !plan.radios.contains_key(&n)
+        && !plan.radios.contains_key(&peer)
         && !scenario
             .links
             .iter()
@@ -394,7 +396,7 @@ fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Re
     {
         return Ok(());
     }
-    put_lanes(&dir.join("wavelaned.toml"), &lanes::tables(scenario, &plan.wires, places, [n, peer]))
+    put_lanes(&dir.join("wavelaned.toml"), &lanes::tables(scenario, plan, places, [n, peer]))
 }
 
 /// Replaces the peer's single address by lanes.

@@ -1,12 +1,13 @@
 //! The part of a gateway's configuration that describes its lanes to a neighbour over several channels, or over one-way ones.
 
 use crate::media;
-use crate::topology::Wire;
+use crate::topology::{Plan, Wire};
 use wavelane_scenario::Scenario;
-use wavelane_settings::{File, LANE, LaneKnobs, LaneTable, PEER, PeerTable};
+use wavelane_settings::{File, LANE, LaneKnobs, LaneTable, LineKeys, PEER, PeerTable};
 
 /// The rest of the peer's table and the tables of the lanes from the first to the second of `ends` over the wires at `places`.
-pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
+pub(crate) fn tables(scenario: &Scenario, plan: &Plan, mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
+    let wires = &plan.wires;
     let name = |place: &usize| &scenario.channels[wires[*place].channel].name;
     let link = scenario.links.iter().find(|link| places.iter().any(|place| link.lanes.contains(name(place))));
     places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
@@ -22,19 +23,39 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
         let of_link = link.map(|link| link.lane(name(&place))).unwrap_or_default();
         let start_rate = of_link.start_rate;
         let knobs = LaneKnobs { start_rate, ..several.map_or_else(LaneKnobs::default, |_| of_link) };
+        let usual = || (media::of(wire).lines(wire, 1 - end), LaneTable::default());
+        let (called, own) = radio_lane(scenario, plan, wire, 1 - end).unwrap_or_else(usual);
         text += &format!(
-            "[[peer.lane]]\n{}direction = \"{direction}\"\n{}",
-            media::of(wire).lines(wire, 1 - end),
-            LANE.write(File::Daemon, &LaneTable { knobs, ..LaneTable::default() })
+            "[[peer.lane]]\n{called}direction = \"{direction}\"\n{}",
+            LANE.write(File::Daemon, &LaneTable { knobs, ..own })
         );
     }
     text
 }
 
+/// UDP port of radio lanes, whose sockets are their own.
+const RADIO_PORT: u16 = 4781;
+
+/// Where a lane over a cell leads, and what the gateway at an end of `wire` has of its own, if either end has radio lanes.
+fn radio_lane(scenario: &Scenario, plan: &Plan, wire: &Wire, end: usize) -> Option<(String, LaneTable)> {
+    let [own, far] = [end, 1 - end].map(|end| plan.radio_at(scenario, wire, end));
+    let rate = scenario.channels[wire.channel].cell().filter(|_| own.or(far).is_some())?.rate;
+    let called = match far {
+        Some(_) => format!("address = \"{}:{RADIO_PORT}\"\n", wire.addresses[1 - end]),
+        None => media::of(wire).lines(wire, end),
+    };
+    let table = |lanes| LaneTable {
+        radio: Some(lanes),
+        local: Some(format!("{}:{RADIO_PORT}", wire.addresses[end])),
+        line: LineKeys { rate: Some(format!("{} bit/s", rate.as_bps())), ..LineKeys::default() },
+        ..LaneTable::default()
+    };
+    Some((called, own.map_or_else(LaneTable::default, table)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::Plan;
     use std::path::Path;
 
     /// Configuration of both ends of three channels, the last of which leads only from `a` to `b`.
@@ -47,7 +68,7 @@ mod tests {
         );
         let scenario = Scenario::parse(&text, Path::new(".")).expect("sound");
         let plan = Plan::of(&scenario).expect("small");
-        [[0, 1], [1, 0]].map(|ends| tables(&scenario, &plan.wires, vec![0, 1, 2], ends))
+        [[0, 1], [1, 0]].map(|ends| tables(&scenario, &plan, vec![0, 1, 2], ends))
     }
 
     fn lane(address: &str, direction: &str, [metered, bulk, small]: [bool; 3]) -> String {

@@ -72,13 +72,13 @@ mod tests {
              channels = { air = { preset = \"ethernet\", between = [\"a\", \"b\"] } }\n\
              flows = { page = { app = \"download\", from = \"a\", to = \"b\" } }\n";
         let scenario = Scenario::parse(text, Path::new(".")).expect("sound");
-        let mut wires = Plan::of(&scenario).expect("small").wires;
-        let lanes = |wires: &[Wire]| crate::lanes::tables(&scenario, wires, vec![0], [0, 1]);
-        assert_eq!((of(&wires[0]).word, lanes(&wires).contains("medium")), ("udp", false));
-        wires[0].interface = "station0".into();
-        assert_eq!(of(&wires[0]).word, "ethernet");
+        let mut plan = Plan::of(&scenario).expect("small");
+        let lanes = |plan: &Plan| crate::lanes::tables(&scenario, plan, vec![0], [0, 1]);
+        assert_eq!((of(&plan.wires[0]).word, lanes(&plan).contains("medium")), ("udp", false));
+        plan.wires[0].interface = "station0".into();
+        assert_eq!(of(&plan.wires[0]).word, "ethernet");
         let keys =
             "address = \"02:00:00:00:00:01\"\nmedium = \"ethernet\"\ndevice = \"station0\"\ndirection = \"both\"\n";
-        assert!(lanes(&wires).contains(keys), "{}", lanes(&wires));
+        assert!(lanes(&plan).contains(keys), "{}", lanes(&plan));
     }
 }

@@ -1,11 +1,12 @@
 //! Configuration of gateways with several neighbours, and of gateways with non-default settings.
 
+use crate::lanes;
 use crate::media;
 use crate::topology::{Link, Plan};
 use core::fmt::Write;
 use wavelane_base::Ratio;
 use wavelane_scenario::{NodeKind, Scenario};
-use wavelane_settings::{File, GATEWAY, GatewayKnobs, RadioLanes, SentAgain};
+use wavelane_settings::{File, GATEWAY, GatewayKnobs, SentAgain};
 
 /// What the lab knows of a gateway besides the scenario.
 pub(crate) struct Known<'a> {
@@ -23,7 +24,7 @@ pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<String> {
     let turned = GatewayKnobs {
         buffer: None,
         overhear: knobs.overhear.filter(|on| *on),
-        radio: knobs.radio.filter(|lanes| *lanes != RadioLanes::Plain),
+        radio: None,
         tries: knobs.tries.filter(|tries| *tries == SentAgain::Of1998),
         block_loss: knobs.block_loss.filter(is_fault),
         corruption: knobs.corruption.filter(is_fault),
@@ -52,6 +53,15 @@ impl Known<'_> {
         let nearest = if mine == 0 { link.wires.last() } else { link.wires.first() };
         let wire = &self.plan.wires[*nearest.expect("a link has wires")];
         (peer, (media::of(wire).address)(wire, wire.end_of(peer).expect("the link ends at the peer")))
+    }
+
+    /// The tables of a link's lanes if it is a radio's.
+    fn radio_lane(&self, node: usize, link: &Link) -> Option<String> {
+        let mine = usize::from(link.ends[1] == node);
+        let nearest = *(if mine == 0 { link.wires.first() } else { link.wires.last() })?;
+        let wire = &self.plan.wires[nearest];
+        self.plan.radio_at(self.scenario, wire, wire.end_of(node)?)?;
+        Some(lanes::tables(self.scenario, self.plan, vec![nearest], [node, link.ends[1 - mine]]))
     }
 
     /// The networks of endpoints attached to `node`.
@@ -84,10 +94,14 @@ impl Known<'_> {
                 }
                 let (name, key) = (&self.scenario.nodes[*peer].name, self.keys[*peer].as_deref().unwrap_or_default());
                 let routes = self.beyond(node, *peer);
+                let link = self.links_of(node).find(|link| link.ends.contains(peer)).expect("it is a neighbour");
+                let (called, lanes) = match self.radio_lane(node, link) {
+                    Some(tables) => (String::new(), tables),
+                    None => (format!("address = \"{address}\"\n"), String::new()),
+                };
                 let _ = write!(
                     all[2],
-                    "\n[[peer]]\nname = {name:?}\npublic_key = {key:?}\naddress = \"{address}\"\n\
-                     routes = {routes:?}\n{allowed}"
+                    "\n[[peer]]\nname = {name:?}\npublic_key = {key:?}\n{called}routes = {routes:?}\n{allowed}{lanes}"
                 );
             }
         }

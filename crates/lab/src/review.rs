@@ -10,12 +10,13 @@ use crate::peers;
 use crate::proxies;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
-use crate::world::{first_stage, is_veth};
+use crate::world::{self, first_stage, is_veth};
 use wavelane_channel::wifi::WifiConfig;
 use wavelane_host::netns::may_administer_network;
 use wavelane_host::tun;
 use wavelane_run::{Review, Treatment};
 use wavelane_scenario::{App, Channel, ChannelKind, Family, NodeKind, Scenario, Stack, StackOption, TcpKind};
+use wavelane_settings::RadioLanes;
 
 /// Requirements on the machine.
 pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
@@ -71,6 +72,11 @@ pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
     }
 }
 
+/// What lanes in cells do under a stack, where nothing is said.
+pub(crate) fn radio_of(stack: Stack) -> RadioLanes {
+    if stack.family == Family::Hop2009 { RadioLanes::Raw } else { RadioLanes::Paced }
+}
+
 /// What becomes of a radio cell.
 fn of_cell(scenario: &Scenario, channel: &Channel, cell: &WifiConfig) -> Treatment {
     let mut parts = Vec::new();
@@ -80,7 +86,11 @@ fn of_cell(scenario: &Scenario, channel: &Channel, cell: &WifiConfig) -> Treatme
     let kind = |name: &String| scenario.nodes.iter().find(|node| node.name == *name).map(|node| node.kind);
     let gateways = channel.between.iter().filter(|name| kind(name) == Some(NodeKind::Gateway)).count();
     if gateways > 1 && scenario.stacks.iter().any(|stack| stack.has_gateways()) {
-        parts.push("wavelaned has no radio lanes, so its lanes there are as on cables (radio = \"plain\")");
+        parts.push(if world::may_queue() {
+            "of bulk every frame is acknowledged, or with radio = \"raw\" none: which one begins a burst is known to the driver alone"
+        } else {
+            "without CAP_MKNOD there are no radio lanes, so lanes there are as on cables (radio = \"plain\")"
+        });
     }
     if parts.is_empty() { Treatment::Imposed } else { Treatment::Approximated(parts.join("; ")) }
 }

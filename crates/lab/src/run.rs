@@ -12,13 +12,13 @@ use crate::judge::judge;
 use crate::mptcp;
 use crate::peers::{self, Peers};
 use crate::proxies::{Proxies, ProxyEngine};
-use crate::review::controls;
+use crate::review::{self, controls};
 use crate::spurts::Hearing;
 use crate::tally::{Counts, Tally};
 use crate::tools;
 use crate::topology::Plan;
 use crate::worker::Worker;
-use crate::world::{Recording, Veth, World};
+use crate::world::{self, Recording, Veth, World};
 use crate::{LabError, quic, sockets};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,12 @@ impl<'a> Run<'a> {
         let recording = Recording { file: &|node, port| context.pcap(node, port), whole, logs: Some(logs) };
         let plan = Plan::of(scenario)?;
         // Gateways and Multipath TCP use every channel, each by its own address.
-        let plan = if stack.has_gateways() || mptcp::is(stack) { plan } else { plan.routed(scenario) };
+        let plan = match stack.has_gateways() {
+            true if world::may_queue() => plan.with_radios(scenario, review::radio_of(stack)),
+            true => plan,
+            false if mptcp::is(stack) => plan,
+            false => plan.routed(scenario),
+        };
         let guarded = (stack.option == StackOption::Rts).then(|| scenario.clone().with_rts());
         let built = guarded.as_ref().unwrap_or(scenario);
         let world = World::build(built, plan, seed, &controls, Veth::Packets, &recording)?;

@@ -5,6 +5,7 @@ use crate::{LabError, lines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use wavelane_scenario::{Channel, ChannelKind, ChannelRoute, NodeKind, Scenario};
+use wavelane_settings::RadioLanes;
 
 /// Maximum number of wires in the address plan: one third byte each of `10.77.0.0/16`.
 pub(crate) const WIRES_MAX: usize = 256;
@@ -57,6 +58,8 @@ pub(crate) struct Plan {
     pub(crate) routes: Vec<Vec<Route>>,
     /// Every link that joins two gateways directly or that a flow takes, each once.
     pub(crate) links: Vec<Link>,
+    /// What lanes in cells do, by gateway, where that is not as on cables.
+    pub(crate) radios: BTreeMap<usize, RadioLanes>,
 }
 
 impl Wire {
@@ -99,7 +102,22 @@ impl Plan {
                 || (scenario.flows.is_empty() && links.is_empty() && !is_veth(scenario, channel));
         }
         let routes = (0..scenario.nodes.len()).map(|node| routes_of(scenario, node, &wires, &[])).collect();
-        Ok(Self { wires, routes, links })
+        Ok(Self { wires, routes, links, radios: BTreeMap::new() })
+    }
+
+    /// The same for gateways that take radio lanes where the scenario has it so.
+    pub(crate) fn with_radios(mut self, scenario: &Scenario, usual: RadioLanes) -> Self {
+        let of = |wire: &Wire| scenario.channels[wire.channel].cell().is_some();
+        let stations = self.wires.iter().filter(|wire| of(wire) && wire.counted).flat_map(|wire| wire.ends);
+        self.radios = stations.map(|node| (node, lanes_in_cells(scenario, node, usual))).collect();
+        self.radios.retain(|_, lanes| *lanes != RadioLanes::Plain);
+        self
+    }
+
+    /// The radio lanes of the gateway at an end of a wire.
+    pub(crate) fn radio_at(&self, scenario: &Scenario, wire: &Wire, end: usize) -> Option<RadioLanes> {
+        let in_cell = wire.counted && scenario.channels[wire.channel].cell().is_some();
+        self.radios.get(&wire.ends[end]).copied().filter(|_| in_cell)
     }
 
     /// The wires of the channel at a place, with their places.
@@ -176,6 +194,12 @@ impl Plan {
                 .iter()
                 .any(|r| self.wires.iter().find(|w| w.end_of(to).is_some()).is_some_and(|w| w.prefix() == r.prefix))
     }
+}
+
+/// What the lanes of a gateway do in cells.
+pub(crate) fn lanes_in_cells(scenario: &Scenario, node: usize, usual: RadioLanes) -> RadioLanes {
+    let settings = scenario.gateways.iter().find(|settings| settings.node == scenario.nodes[node].name);
+    settings.and_then(|settings| settings.knobs.radio).unwrap_or(usual)
 }
 
 /// Two gateways with only routers between them.

@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::cell;
 use crate::driver::{ChangeFn, End, Job, MTU, Outcome, Port, Running, two};
+use crate::folder::Folder;
 use crate::kernel;
 use crate::lines::Lines;
 use crate::pcapng::CaptureFile;
@@ -19,6 +20,7 @@ use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
 use wavelane_host::port::PacketPort;
 use wavelane_host::realtime;
+use wavelane_host::tap::{self, Tap};
 use wavelane_host::tty::Pty;
 use wavelane_host::tun::{self, Tun};
 use wavelane_run::{RadioRaw, WayRaw};
@@ -56,8 +58,11 @@ pub(crate) struct World {
     stages: Vec<[Option<u32>; 2]>,
     /// The daemons at the ends of serial lines.
     pub(crate) lines: Lines,
-    /// Where this process may not open TUN devices: the namespace of the far ends of the veth pairs in their place.
+    /// Where this process may not open TUN devices, and of radios that keep what they send: the namespace of the far ends of the veth pairs
+    /// in their place.
     far: Option<Netns>,
+    /// Whether every TUN device is such a pair.
+    no_tun: bool,
 }
 
 /// Combined results of the channels' threads.
@@ -130,14 +135,16 @@ impl World {
             }
             nodes.push(Arc::new(ns));
         }
-        let far = (!tun::may_open()).then(|| Netns::new(&format!("{}-far", std::process::id()))).transpose()?;
+        let no_tun = !tun::may_open();
+        let far = no_tun || !plan.radios.is_empty();
+        let far = far.then(|| Netns::new(&format!("{}-far", std::process::id()))).transpose()?;
         if let Some(far) = &far {
             settle(far, NodeKind::Endpoint)?;
         }
         // A veth pair has no ring that could be a queue's first stage.
-        let stage = |c, end| first_stage(scenario, &scenario.channels[c], end).filter(|_| far.is_none());
+        let stage = |c, end| first_stage(scenario, &scenario.channels[c], end).filter(|_| !no_tun);
         let stages = plan.wires.iter().map(|wire| [0, 1].map(|end| stage(wire.channel, end))).collect();
-        let mut world = Self { nodes, plan, channels: Vec::new(), stages, lines: Lines::default(), far };
+        let mut world = Self { nodes, plan, channels: Vec::new(), stages, lines: Lines::default(), far, no_tun };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let wires: Vec<usize> = world.plan.wires_of(i).map(|(wire, _)| wire).collect();
             let running = match (&wires[..], &channel.kind) {
@@ -172,10 +179,11 @@ impl World {
     }
 
     /// The device of the node at `end` of wire `i`.
-    fn port(&self, i: usize, end: usize) -> Result<Port, LabError> {
+    fn port(&self, scenario: &Scenario, i: usize, end: usize) -> Result<Port, LabError> {
         let wire = &self.plan.wires[i];
         let (node, name) = (&self.nodes[wire.ends[end]], wire.interface.clone());
-        let Some(far) = &self.far else {
+        let keeps = self.plan.radio_at(scenario, wire, end).is_some();
+        let Some(far) = self.far.as_ref().filter(|_| self.no_tun || keeps) else {
             return Ok(Port::Tun(node.run(move || Tun::open(&name))??));
         };
         let (other, address) = (format!("far{i}-{end}"), NODE_END.map(|octet| format!("{octet:02x}")).join(":"));
@@ -184,13 +192,16 @@ impl World {
             far,
             &[
                 format!("link add {other} type veth peer name {name} address {address} netns {path}"),
-                format!("link set {other} mtu {MTU} up"),
+                format!("link set {other} address {address} mtu {MTU} up"),
             ],
         )?;
         // Without ARP every packet goes to the other end, whose address is then of no matter.
         tools::ip(node, &[format!("link set {name} arp off")])?;
         for (ns, interface) in [(&**node, name), (far, other.clone())] {
             without_offloads(ns, &interface)?;
+        }
+        if keeps {
+            return Ok(Port::Ring(ring(far, &other)?));
         }
         let what = format!("cannot open a packet socket on {other}");
         Ok(Port::Pair(far.run(move || PacketPort::open(&other, NODE_END))?.map_err(LabError::io(what))?))
@@ -242,7 +253,7 @@ impl World {
                 Some(_) => cell::place(wire, end),
                 None => PortId(end as u16),
             };
-            ends.push(End { port: self.port(number, end)?, place, capture });
+            ends.push(End { port: self.port(scenario, number, end)?, place, capture });
         }
         match &channel.kind {
             ChannelKind::Wifi(config) => cell::start(scenario, &self.plan, (channel, config), seed, ends),
@@ -258,8 +269,7 @@ impl World {
             let running = &self.channels[wire.channel];
             let (name, address) = (&wire.interface, wire.addresses[end]);
             let length = self.stages[i][end].unwrap_or(TUN_RING);
-            let ring =
-                if running.is_some() && self.far.is_none() { format!(" txqueuelen {length}") } else { String::new() };
+            let ring = if running.is_some() && !self.no_tun { format!(" txqueuelen {length}") } else { String::new() };
             lines.push(format!("addr replace {address}/30 dev {name}"));
             if self.lines.has(&wire.interface) {
                 // The daemon has set its own device up.
@@ -350,6 +360,30 @@ fn without_offloads(ns: &Netns, interface: &str) -> Result<(), LabError> {
     let name = interface.to_owned();
     let off = move || Offload::ALL.iter().try_for_each(|kind| set_offload(&name, *kind, false));
     ns.run(off)?.map_err(LabError::io(format!("cannot switch offloads of {interface} off (ETHTOOL ioctl)")))
+}
+
+/// Whether this process may have radios that keep what they send.
+pub(crate) fn may_queue() -> bool {
+    Folder::new().is_ok_and(|folder| tap::may_open(folder.path()))
+}
+
+/// The ring beyond a pair's far end.
+fn ring(far: &Netns, other: &str) -> Result<Tap, LabError> {
+    let name = other.replace("far", "tap");
+    let made = [format!("link add link {other} name {name} type macvtap mode passthru"), format!("link set {name} up")];
+    tools::ip(far, &made)?;
+    // Sysfs shows the devices of the namespace that it was mounted in.
+    let mut asked = tools::command("unshare");
+    let line = format!("mount -t sysfs none /sys && cat /sys/class/net/{name}/macvtap/tap*/dev");
+    asked.args(["--mount", "sh", "-c", &line]);
+    let said = tools::output(far, asked, "install util-linux")?.stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let numbers =
+        said.trim().split_once(':').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let strange = || LabError::Failed { program: format!("macvtap {name}"), said: said.clone() };
+    let (numbers, folder) = (numbers.ok_or_else(strange)?, Folder::new()?);
+    let node = folder.path().join(&name);
+    Tap::open(&node, numbers, &name, NODE_END).map_err(LabError::io(format!("cannot open the macvtap device {name}")))
 }
 
 /// Network settings of a fresh namespace.

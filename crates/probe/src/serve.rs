@@ -183,7 +183,11 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
         for one in datagram.bytes.chunks(size) {
             let now = since_boot();
             if let Some(answer) = shared.server().handle(now, now - datagram.waited, from, one, &mut out) {
-                answers.push((Destination { to: from.into(), from: at }, out[..answer.len].to_vec(), answer.dscp));
+                answers.push((
+                    Destination { to: from.into(), from: at, dscp: 0 },
+                    out[..answer.len].to_vec(),
+                    answer.dscp,
+                ));
             }
         }
     });

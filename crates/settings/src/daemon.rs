@@ -2,7 +2,7 @@
 //!
 //! Texts whose grammar needs more than this room knows (addresses, networks, keys) are read further where the file becomes a model.
 
-use crate::gateway::DAEMON;
+use crate::gateway::{DAEMON, RadioLanes};
 use crate::knob::{Bounds, Group, Knob};
 use crate::lane::{Choice, LaneKnobs, START_RATES};
 use crate::values::{OrOff, Setting, word_of};
@@ -245,6 +245,7 @@ pub struct LaneTable {
     pub direction: Option<Directions>,
     pub priority: Option<u8>,
     pub mark: Option<u32>,
+    pub radio: Option<RadioLanes>,
     pub line: LineKeys,
     /// How it is used.
     pub knobs: LaneKnobs,
@@ -267,6 +268,8 @@ pub const LANE: Group<LaneTable> = Group(&[
         says: "firewall mark (`SO_MARK`) of what a UDP lane sends, such as 7: by `ip rule add fwmark 7 table 100` the lane takes the routes of table 100. Needs CAP_NET_ADMIN; not with `[tun]` and `local = true` together" },
     Knob { name: "priority", stands: DAEMON, bounds: Bounds::of(0, 7), field: |k| &mut k.priority, default: "0",
         says: "of an Ethernet lane, the user priority of its frames (IEEE 802.1D): on Wi-Fi the access category ([below](#a-radio-without-ip))" },
+    Knob { name: "radio", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.radio, default: "`plain`",
+        says: "`paced` or `raw` on a UDP lane over Wi-Fi with `rate` and a `local` or `device`: medium access sets the pace ([below](#a-lane-over-wi-fi))" },
     Knob { name: "metered", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.knobs.metered, default: "`false`",
         says: "sending on it costs money: it is used only while no other lane works. The peer is told, and spares the way back too" },
     Knob { name: "bulk", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.knobs.bulk, default: "`true`",

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Address, Carrier, IpPrefix, LinkAcks, PortId, Radio, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId, Withholding};
+use wavelane_gateway::{Config, EdgeConfig, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use wavelane_scenario::{CONTROLS, ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, TcpKind};
 use wavelane_settings::{GatewayKnobs, LaneKnobs, LinkKnobs, Preset, RadioLanes};
 use wavelane_transport::session::public_key;
@@ -336,13 +336,7 @@ impl<'a> Shape<'a> {
         };
         let knobs = self.knobs(gateway).cloned().unwrap_or_default();
         let preset = self.is_2009.then_some(Preset::Hop2009);
-        let mut config = config.with(&GatewayKnobs { preset, ..knobs.clone() });
-        // Of senders that contend at once, collisions keep some silent for a second (decision 0050).
-        let paced = |lane: &LaneConfig| lane.carrier.radio.is_some_and(|radio| radio.acks != LinkAcks::Never);
-        let takes_turns = config.peers.iter().flat_map(|peer| &peer.lanes).any(paced);
-        if takes_turns && knobs.withhold.is_none() {
-            config.withhold = Some(Withholding::ON_RADIOS);
-        }
+        let mut config = config.with(&GatewayKnobs { preset, ..knobs.clone() }).with_turns(knobs.withhold);
         if self.unsplit {
             config.packets = Some(PacketConfig { tries: wavelane_gateway::tries(&knobs), ..PacketConfig::default() });
         }

@@ -2,7 +2,7 @@
 
 use super::{LaneMedium, Line};
 use std::net::SocketAddr;
-use wavelane_base::{Address, Carrier, Rate};
+use wavelane_base::{Address, Carrier, Radio, Rate};
 use wavelane_serial::dialer;
 use wavelane_settings::{Directions, LaneKnobs};
 
@@ -71,6 +71,8 @@ pub struct LaneSocket {
     pub line: Option<Line>,
     /// How its modem gets a connection, if the port has one.
     pub dial: Option<dialer::Config>,
+    /// Its radio, if medium access sets the pace of what it sends.
+    pub radio: Option<Radio>,
 }
 
 impl LaneSocket {
@@ -84,7 +86,7 @@ impl LaneSocket {
     }
     /// What it does to a datagram: the MTU of a line is told, not searched for.
     pub(crate) fn carrier(&self) -> Carrier {
-        let carrier = self.medium.carrier;
+        let carrier = Carrier { radio: self.radio, ..self.medium.carrier };
         self.line.map_or(carrier, |line| Carrier {
             overhead: line.overhead(),
             mtu_floor: line.mtu,

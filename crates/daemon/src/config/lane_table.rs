@@ -4,8 +4,8 @@ use super::addresses::{check_host_and_port, check_reachable};
 use super::line;
 use super::{ConfigError, DeviceKind, Directions, LaneMedium, LaneSocket, PeerLane, marks, value};
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::Address;
-use wavelane_settings::{LaneKnobs, LaneTable};
+use wavelane_base::{Address, LinkAcks, Quantity, Radio, Rate};
+use wavelane_settings::{LaneKnobs, LaneTable, RadioLanes};
 
 /// Both ends of a lane, as its medium reads them from its table.
 pub(crate) struct LaneEnds {
@@ -33,6 +33,9 @@ impl PeerLane {
         }
         if let Some(why) = t.device.as_ref().and_then(|name| medium.device.refuse(name)) {
             return Err(value(format!("{key}: device"), why));
+        }
+        if t.radio.is_some_and(|lanes| lanes != RadioLanes::Plain) && medium != LaneMedium::default() {
+            return Err(value(format!("{key}: radio"), "is of UDP lanes alone: remove it, or the medium"));
         }
         if medium.device == DeviceKind::Interface {
             line::refuse_elsewhere(t, key)?;
@@ -93,6 +96,7 @@ pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<L
     }
     let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
     check_mark(t.mark, t.direction.unwrap_or_default()).map_err(|why| value(format!("{key}: mark"), why))?;
+    let radio = radio(t, key)?;
     let own = t.device.is_some() || local.is_some() || t.mark.is_some();
     let socket = own.then(|| LaneSocket {
         local: local.unwrap_or(SocketAddr::new(any, 0)),
@@ -102,6 +106,7 @@ pub(crate) fn udp_ends(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<L
         mark: t.mark,
         line: None,
         dial: None,
+        radio,
     });
     Ok(LaneEnds { address: t.address.clone(), socket })
 }
@@ -146,8 +151,30 @@ pub(crate) fn ethernet_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<L
         mark: None,
         line: None,
         dial: None,
+        radio: None,
     };
     Ok(LaneEnds { address: station.map(|station| station.to_string()), socket: Some(socket) })
+}
+
+/// The radio of a lane, if it sets the pace.
+fn radio(t: &LaneTable, key: &str) -> Result<Option<Radio>, ConfigError> {
+    let acks = match t.radio {
+        None | Some(RadioLanes::Plain) => return Ok(None),
+        // Which frame begins a burst is known to the driver alone.
+        Some(RadioLanes::Paced) => LinkAcks::Each,
+        Some(RadioLanes::Raw) => LinkAcks::Never,
+    };
+    let refuse = |what: String| Err(value(format!("{key}: radio"), what));
+    if t.device.is_none() && t.local.is_none() {
+        return refuse(
+            "shares the socket of gateway.listen, whose queue is not its own: add `device` or `local`".into(),
+        );
+    }
+    match t.line.rate.as_deref().map(Rate::parse) {
+        Some(Ok(rate)) if rate.as_bps() > 0 => Ok(Some(Radio { rate, cell: 0, acks })),
+        Some(_) => Err(value(format!("{key}: rate"), "is not a rate, such as \"54 Mbit/s\"")),
+        None => refuse("needs `rate`, the highest of its radio, such as \"54 Mbit/s\"".into()),
+    }
 }
 
 /// Whether a lane may have that firewall mark.

@@ -8,7 +8,7 @@ use wavelane_gateway::Controller;
 use wavelane_host::tty::PortSettings;
 use wavelane_serial::chat::Script;
 use wavelane_serial::{Framing, FramingError, dialer};
-use wavelane_settings::{LINE_MTU, LaneTable, LineKeys};
+use wavelane_settings::{LINE_MTU, LaneTable, LineKeys, RadioLanes};
 
 /// What a port runs at if the file does not say.
 const RATE_DEFAULT: u32 = 115_200;
@@ -81,7 +81,7 @@ pub(crate) fn far_end(port: &str) -> Address {
 /// Refuses a line's keys in a lane over something else.
 pub(super) fn refuse_elsewhere(t: &LaneTable, key: &str) -> Result<(), ConfigError> {
     let given = [
-        ("rate", t.line.rate.is_some()),
+        ("rate", t.line.rate.is_some() && t.radio.is_none_or(|lanes| lanes == RadioLanes::Plain)),
         ("framing", t.line.framing.is_some()),
         ("flow_control", t.line.flow_control.is_some()),
         ("carrier", t.line.carrier.is_some()),
@@ -127,6 +127,7 @@ pub(crate) fn serial_ends(t: &LaneTable, key: &str, _: SocketAddr) -> Result<Lan
         mark: None,
         line: Some(line),
         dial,
+        radio: None,
     };
     Ok(LaneEnds { address, socket: Some(socket) })
 }

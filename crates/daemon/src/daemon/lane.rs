@@ -5,7 +5,7 @@ use super::time::{QUESTIONS_MAX, TimeQuestion};
 use crate::shaper::reflector::{self, QUESTION_LEN};
 use crate::system::medium::Port;
 use std::time::Duration;
-use wavelane_base::{FrameMeta, Machine, PortId, Span, Transmit};
+use wavelane_base::{Class, FrameMeta, Machine, PortId, Span, Transmit};
 use wavelane_host::poller::Ready;
 use wavelane_host::udp::Destination;
 use wavelane_measure::pcapng::PortDirection;
@@ -21,6 +21,8 @@ pub(super) struct LanePort {
     pub(super) socket: Option<Port>,
     readable: bool,
     writable: bool,
+    /// Whether the gateway was told that bulk has to wait.
+    holds_bulk: bool,
     /// What did not fit the socket buffer.
     stalled: Option<(Transmit, Vec<u8>)>,
 }
@@ -28,11 +30,12 @@ pub(super) struct LanePort {
 impl LanePort {
     pub(super) fn new(socket: Option<Port>) -> Self {
         let (there, room) = (socket.is_some(), socket.as_ref().is_some_and(|socket| socket.has_room()));
-        Self { socket, readable: there, writable: room, stalled: None }
+        Self { socket, readable: there, writable: room, holds_bulk: false, stalled: None }
     }
-    /// Continues with another socket, or none; what did not fit the old socket is lost.
+    /// Continues with another socket, or none; what did not fit the old socket is lost. What the gateway was told stands until it is told
+    /// otherwise.
     pub(super) fn replace(&mut self, socket: Option<Port>) {
-        *self = Self::new(socket);
+        *self = Self { holds_bulk: self.holds_bulk, ..Self::new(socket) };
     }
     /// Whether there is a socket that takes nothing now.
     pub(super) fn is_full(&self) -> bool {
@@ -43,6 +46,22 @@ impl LanePort {
         let room = self.socket.as_ref().is_some_and(|socket| socket.has_room());
         self.readable = self.socket.is_some();
         self.writable = room;
+    }
+}
+
+/// The code point by which a radio knows the access category of a datagram (RFC 8325, section 4.3): voice, video, best effort, and the
+/// priority of best effort of which the driver may be told to ask for no acknowledgement.
+fn code_point(transmit: &Transmit) -> u8 {
+    const EF: u8 = 46;
+    const AF41: u8 = 34;
+    const AF21: u8 = 18;
+    match transmit.class {
+        // It is no radio's.
+        _ if !transmit.txop => 0,
+        Class::Control => EF,
+        Class::Micro => AF41,
+        Class::Bulk if transmit.no_ack => AF21,
+        Class::Bulk => 0,
     }
 }
 
@@ -73,6 +92,14 @@ impl Daemon {
             self.gateway.set_port_room(self.now, PortId(port as u16), true);
         }
     }
+    /// Tells the gateway whether a radio takes bulk; while it does not again and again, for lanes open anew meanwhile.
+    fn note_bulk_room(&mut self, port: usize) {
+        let lane = &mut self.lanes[port];
+        let Some(holds) = lane.socket.as_ref().map(|socket| !socket.has_bulk_room()) else { return };
+        if core::mem::replace(&mut lane.holds_bulk, holds) || holds {
+            self.gateway.set_bulk_room(PortId(port as u16), !holds);
+        }
+    }
     /// After how long a port has something to do by itself.
     pub(super) fn lanes_due_in(&self) -> Option<Duration> {
         let due = self.lanes.iter().filter_map(|lane| lane.socket.as_ref()?.due_in()).min();
@@ -92,6 +119,7 @@ impl Daemon {
                 self.devices.look_soon(self.now);
             }
             self.note_room(port, due);
+            self.note_bulk_room(port);
         }
     }
     /// Reads a round's worth of datagrams from every port. Returns whether there may be more.
@@ -186,7 +214,7 @@ impl Daemon {
                 continue;
             };
             octets += rest.len();
-            let to = Destination { to, from: transmit.from };
+            let to = Destination { to, from: transmit.from, dscp: code_point(&transmit) };
             let sent = socket.send(rest, transmit.segment_size, to, transmit.ecn);
             self.counters.add("dropped_datagram_too_big", sent.too_big);
             self.counters.add("dropped_datagram_unsent", sent.lost);
@@ -201,7 +229,22 @@ impl Daemon {
                 self.gateway.set_port_room(self.now, PortId(port as u16), false);
             }
             ended.iter().for_each(|why| self.say(why));
+            self.note_bulk_room(port);
         }
         if self.lanes[port].writable { Round::More } else { Round::Nothing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else a lane whose device went while bulk waited would carry none by the next socket.
+    #[test]
+    fn what_the_gateway_was_told_of_bulk_outlives_a_socket() {
+        let mut lane = LanePort::new(None);
+        lane.holds_bulk = true;
+        lane.replace(None);
+        assert!(lane.holds_bulk);
     }
 }

@@ -57,7 +57,7 @@ impl Daemon {
             } else if self.answers.may(self.now) {
                 let Some(socket) = &mut self.lanes[port].socket else { return };
                 let answer = reflector::time(&question.octets, question.came, self.clock.now());
-                let to = Destination { to: question.from, from: question.at };
+                let to = Destination { to: question.from, from: question.at, dscp: 0 };
                 socket.send(&answer, None, to, Ecn::NotEct);
                 self.counters.one("times_told");
             } else {

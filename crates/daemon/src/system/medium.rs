@@ -8,7 +8,7 @@ use super::serial::{self, SerialLane};
 use crate::config::{DeviceKind, LaneMedium, LaneSocket, MediumKeys, UDP, ethernet_ends, serial_ends};
 use std::io;
 use std::net::SocketAddr;
-use wavelane_base::Address;
+use wavelane_base::{Address, Rate, Span};
 use wavelane_host::caps;
 use wavelane_host::ether::{self, EtherLane};
 use wavelane_host::media;
@@ -37,11 +37,25 @@ pub(crate) struct MediumRow {
 
 const NO_PACKET_SOCKETS: &str = "this process may open no packet sockets, which Ethernet lanes need: add AF_PACKET to RestrictAddressFamilies= of its systemd unit (`systemctl edit wavelaned`), or load the kernel module af_packet";
 
+/// Octets, as the kernel counts them, that a lane keeps in a radio: what 4 ms of airtime carry (decision 0050), and at least three full
+/// frames, whose gaps would else be the medium's.
+fn room_of(rate: Rate) -> usize {
+    /// A packet of 1,500 octets with the kernel's bookkeeping (`truesize`).
+    const FRAME: usize = 2_304;
+    const ROOM: Span = Span::from_millis(4);
+    let octets = rate.as_bps() as u128 * u128::from(ROOM.as_nanos()) / 8_000_000_000;
+    FRAME * usize::try_from(octets / 1_500).unwrap_or(usize::MAX / FRAME).clamp(3, 1 << 10)
+}
+
 static MEDIA: &[MediumRow] = &[
     MediumRow {
         keys: &UDP,
         capability: None,
-        open: |socket, mark| Ok(Box::new(UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?)),
+        open: |socket, mark| {
+            let mut lane = UdpLane::bind(socket.local, socket.mark.or(mark), socket.device.as_deref())?;
+            socket.radio.iter().for_each(|radio| lane.hold_bulk_above(room_of(radio.rate)));
+            Ok(Box::new(lane))
+        },
         obstacle: || None,
         remedy: |_| None,
         diagnose: Address::ip,

@@ -27,7 +27,16 @@ pub(super) const PIPE: MediumRow = MediumRow {
 
 fn socket(device: Option<String>) -> LaneSocket {
     let medium = LaneMedium::named("pipe").unwrap();
-    LaneSocket { local: "[::]:0".parse().unwrap(), device, medium, priority: 0, mark: None, line: None, dial: None }
+    LaneSocket {
+        local: "[::]:0".parse().unwrap(),
+        device,
+        medium,
+        priority: 0,
+        mark: None,
+        line: None,
+        dial: None,
+        radio: None,
+    }
 }
 
 /// One end; its device is a path, and the other end's that path with a dash.
@@ -102,7 +111,7 @@ fn a_row_of_the_table_is_a_medium() {
     let place = path.to_str().unwrap().to_owned();
     let mut here = (socket(None).medium.row().open)(&socket(Some(place.clone())), None).unwrap();
     let mut there = (socket(None).medium.row().open)(&socket(Some(place + "-")), None).unwrap();
-    let to = Destination { to: Address::Line(1), from: None };
+    let to = Destination { to: Address::Line(1), from: None, dscp: 0 };
     assert_eq!(here.send(b"seven", None, to, Ecn::NotEct).done, 5);
     let mut got = Vec::new();
     assert_eq!(there.receive(&mut |d| got.extend_from_slice(d.bytes)).unwrap(), 1);

@@ -91,7 +91,7 @@ pub(super) fn rows(setup: &Setup<'_>, kept: &Kept) -> Result<Vec<Row>, StudyErro
     let mut rows = Vec::new();
     for Case { id, words, net, stacks } in cases(options.edition) {
         for stack in stacks {
-            // The shipped daemon has no radio lanes.
+            // As on cables: which frame begins a burst, and alone is acknowledged, no program can tell a driver.
             let net =
                 Net { knobs: if *stack == OURS { "radio = \"plain\"".into() } else { String::new() }, ..net.clone() };
             let scenario = net.text(&format!("{B11}\n{TXOP}"), stack);

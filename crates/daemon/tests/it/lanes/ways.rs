@@ -62,8 +62,10 @@ fn an_ethernet_lane_without_ip_carries_the_handshake_one_way() {
     );
     // 0x106 is 256 and 6.
     let voice = ("direction = \"out\"", "direction = \"out\"\npriority = 6");
-    let near = of_guide(4, &[("198.51.100.1:4781", "10.2.0.1:4781"), voice]);
-    let far = of_guide(5, &[("198.51.100.1:4781", "10.2.0.1:4781"), ("198.51.100.2:4781", "10.2.0.2:4781")]);
+    let called = ("198.51.100.1:4781", "10.2.0.1:4781");
+    let by_modem = of_guide(2, &[called]);
+    let near = of_guide(4, &[voice]) + &by_modem[by_modem.rfind("[[peer.lane]]").unwrap()..];
+    let far = of_guide(5, &[]) + &of_guide(3, &[called, ("198.51.100.2:4781", "10.2.0.2:4781")]);
     let b = world.spawn("b", &with_lanes(&world, "b", &far, KEEP, ""));
     let a = world.spawn("a", &with_lanes(&world, "a", &near, "", LAN));
     a.wait_log("peer 'b' is up");

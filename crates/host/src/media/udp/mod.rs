@@ -59,11 +59,13 @@ pub struct Destination {
     pub to: Address,
     /// The source address, if known; ignored if it no longer belongs to this host.
     pub from: Option<IpAddr>,
+    /// The differentiated-services code point (RFC 2474), if it is not the socket's own.
+    pub dscp: u8,
 }
 
 impl From<SocketAddr> for Destination {
     fn from(to: SocketAddr) -> Self {
-        Self { to: to.into(), from: None }
+        Self { to: to.into(), from: None, dscp: 0 }
     }
 }
 
@@ -94,6 +96,8 @@ pub struct UdpLane {
     buffers: Vec<u8>,
     /// Whether the kernel segments batches (UDP_SEGMENT); detected by the first refusal.
     gso: bool,
+    /// How much may wait in the kernel before bulk has to, if it is a radio's.
+    waiting_max: Option<usize>,
     stamps: Stamps,
 }
 
@@ -134,6 +138,7 @@ impl UdpLane {
             bound: device.is_some(),
             buffers: vec![0; MESSAGES * MESSAGE_ROOM],
             gso: true,
+            waiting_max: None,
             stamps: Stamps::new(Reading::take()),
         })
     }
@@ -144,6 +149,21 @@ impl UdpLane {
             set_int(&self.socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?;
         }
         set_int(&self.socket, libc::IPPROTO_IP, libc::IP_TOS, tos)
+    }
+    /// Bulk has to wait while the kernel and the radio's driver hold more than `octets` of what was sent, their own bookkeeping counted.
+    pub fn hold_bulk_above(&mut self, octets: usize) {
+        self.waiting_max = Some(octets);
+    }
+    /// Octets sent that have not left, as the kernel counts them (SIOCOUTQ, udp(7)): until the driver is done with them.
+    pub fn waiting(&self) -> usize {
+        let mut octets: libc::c_int = 0;
+        // SAFETY: the kernel writes one int there.
+        let told = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
+        if told == 0 { usize::try_from(octets).unwrap_or(0) } else { 0 }
+    }
+    /// Whether it takes bulk now.
+    pub fn has_bulk_room(&self) -> bool {
+        self.waiting_max.is_none_or(|most| self.waiting() < most)
     }
     /// The bound address.
     pub fn local(&self) -> io::Result<SocketAddr> {
@@ -244,13 +264,14 @@ impl UdpLane {
         let Some(there) = to.to.ip() else { return Answer::Lost };
         // An address of the other IP version is outdated.
         let own = to.from.filter(|own| own.is_ipv4() == there.is_ipv4());
-        match self.offer_from(bytes, segment, there, own, ecn) {
+        let tos = to.dscp << 2 | ancillary::tos_of(ecn);
+        match self.offer_from(bytes, segment, there, own, tos) {
             // The address may no longer be ours: let the system choose one.
-            Answer::Unsupported | Answer::Lost if own.is_some() => self.offer_from(bytes, segment, there, None, ecn),
+            Answer::Unsupported | Answer::Lost if own.is_some() => self.offer_from(bytes, segment, there, None, tos),
             answer => answer,
         }
     }
-    fn offer_from(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, own: Option<IpAddr>, ecn: Ecn) -> Answer {
+    fn offer_from(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, own: Option<IpAddr>, tos: u8) -> Answer {
         let to = match to {
             SocketAddr::V4(v4) if self.six => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
             SocketAddr::V6(_) if !self.six => return Answer::Lost,
@@ -265,7 +286,7 @@ impl UdpLane {
         header.msg_namelen = name.len();
         header.msg_iov = &raw mut iov;
         header.msg_iovlen = 1;
-        ancillary::write(&mut header, &mut control, to, (own, ancillary::tos_of(ecn), segment));
+        ancillary::write(&mut header, &mut control, to, (own, tos, segment));
         // SAFETY: `header` points at live memory of the stated lengths; the kernel does not write to it.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
         if sent >= 0 {

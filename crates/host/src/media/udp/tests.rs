@@ -172,7 +172,7 @@ fn answers_leave_from_the_called_address() {
         server.receive(|d| heard.push((d.from, d.at))).unwrap();
         assert_eq!(heard, [(client.local().unwrap().into(), Some(asked.ip()))], "at {wildcard}");
         let batch = batch(3, 100, 100);
-        let destination = Destination { to: heard[0].0, from: heard[0].1 };
+        let destination = Destination { to: heard[0].0, from: heard[0].1, dscp: 0 };
         assert_eq!(server.send(&batch, Some(100), destination, Ecn::Ect0), whole(&batch));
         // An address that is not ours any more, or of the other IP version, keeps nothing from leaving.
         for from in ["192.0.2.1", "2001:db8::1"] {
@@ -231,4 +231,49 @@ fn an_answer_to_a_link_local_address_leaves_by_its_device() {
         }
     })
     .unwrap();
+}
+
+/// A veth pair with a macvtap that nobody reads, as a radio's driver that has not sent: what waits is told, and when it is read it is gone.
+#[test]
+fn bulk_waits_for_what_a_driver_has_not_sent() {
+    use crate::netns::{Netns, may_administer_network};
+    use crate::tap::{self, Tap};
+    let folder = std::env::temp_dir().join(format!("wavelane-ring-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    if !may_administer_network() || !tap::may_open(&folder) {
+        eprintln!("SKIPPED (needs root): what waits in a driver");
+        return std::fs::remove_dir_all(&folder).unwrap();
+    }
+    let (ns, node) = (Netns::new("t-ring").unwrap(), folder.join("tap"));
+    ns.run(move || {
+        const NEIGHBOUR: [u8; 6] = [2, 0, 0, 0, 0, 1];
+        // Sysfs shows the devices of the namespace that it was mounted in.
+        let line = "a=02:00:00:00:00:01; ip link add e0 address $a type veth peer name e1 address $a; \
+            ip link set e0 arp off up; ip link set e1 up; ip addr add 10.9.0.1/24 dev e0; \
+            ip link add link e1 name t1 type macvtap mode passthru; ip link set t1 up; \
+            unshare --mount sh -c 'mount -t sysfs none /sys && cat /sys/class/net/t1/macvtap/tap*/dev'";
+        let said = std::process::Command::new("sh").args(["-ec", line]).output().unwrap();
+        let numbers = String::from_utf8(said.stdout).unwrap();
+        let (major, minor) = numbers.trim().split_once(':').expect("numbers of the device");
+        let tap = Tap::open(&node, (major.parse().unwrap(), minor.parse().unwrap()), "t1", NEIGHBOUR).unwrap();
+        let (mut lane, to): (_, SocketAddr) = (bind("10.9.0.1:0"), "10.9.0.2:9".parse().unwrap());
+        lane.hold_bulk_above(5_000);
+        assert_eq!((lane.waiting(), lane.has_bulk_room()), (0, true));
+        for n in 1..=4 {
+            assert_eq!(lane.send(&[n; 1_400], None, to, Ecn::NotEct), whole(&[n; 1_400]));
+        }
+        // Four packets, and the kernel's bookkeeping of each.
+        let waiting = lane.waiting();
+        assert!((4 * 1_400..4 * 4_096).contains(&waiting), "{waiting} octets");
+        assert!(!lane.has_bulk_room());
+        let (mut buffer, mut taken) = ([0; 2_048], Vec::new());
+        while let Some(len) = tap.read(&mut buffer).unwrap() {
+            assert_eq!(len, 20 + 8 + 1_400);
+            taken.push(buffer[len - 1]);
+            assert!(lane.waiting() < waiting, "the driver has sent one");
+        }
+        assert_eq!((taken, lane.waiting(), lane.has_bulk_room()), (vec![1, 2, 3, 4], 0, true));
+    })
+    .unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }
