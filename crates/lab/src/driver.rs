@@ -44,6 +44,9 @@ const CHECKED_FIRST: u64 = 256;
 /// After those, one in this many.
 const CHECKED_ONE_IN: u64 = 64;
 
+/// A channel without its thread carries nothing more.
+const PANICKED: &str = "a channel's thread panicked; the message is above. This is an error of ours: please report it";
+
 /// A change applied to the machine at a given time of the run.
 pub(crate) type ChangeFn<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 
@@ -236,15 +239,18 @@ impl Running {
     }
     /// The fault, if any: one line with cause and remedy.
     pub(crate) fn fault(&self) -> Option<String> {
-        self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        // Unasked it ends with a fault alone: asked for first, so that one that it writes down meanwhile is found.
+        let has_ended = self.thread.as_ref().is_some_and(std::thread::JoinHandle::is_finished);
+        let said = self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        said.or_else(|| has_ended.then(|| PANICKED.to_owned()))
     }
-    /// Stops the thread and returns its results.
-    pub(crate) fn finish(mut self) -> Outcome {
-        self.stop().unwrap_or_default()
+    /// Stops the thread and returns its results, or why there are none.
+    pub(crate) fn finish(mut self) -> Result<Outcome, String> {
+        self.stop().map_or_else(|| Ok(Outcome::default()), |ended| ended.map_err(|_| PANICKED.to_owned()))
     }
-    fn stop(&mut self) -> Option<Outcome> {
+    fn stop(&mut self) -> Option<std::thread::Result<Outcome>> {
         self.shared.stop.store(true, Ordering::Release);
-        self.thread.take().and_then(|t| t.join().ok())
+        self.thread.take().map(std::thread::JoinHandle::join)
     }
 }
 
@@ -541,8 +547,11 @@ fn check_packet(packet: &[u8], thorough: bool) -> Result<(), String> {
     let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
     let covered = CHECKSUMMED.iter().find(|(protocol, _)| *protocol == packet[9]);
     let (Some((protocol, at)), true, false) = (covered, thorough, fragment) else { return Ok(()) };
-    let body = &packet[usize::from(packet[0] & 15) * 4..];
-    let Some(field) = body.get(*at..*at + 2) else { return Err("a packet is cut short inside its header".into()) };
+    // An IHL may point behind the end: a program with a raw socket sends what it likes.
+    let body = packet.get(usize::from(packet[0] & 15) * 4..);
+    let Some((body, field)) = body.and_then(|body| Some((body, body.get(*at..*at + 2)?))) else {
+        return Err("a packet is cut short inside its header: only a raw socket sends such".into());
+    };
     if *protocol == PROTOCOL_UDP && field == [0, 0] {
         return Ok(()); // RFC 768: zero means that the sender computed none
     }

@@ -28,6 +28,14 @@ fn offloads_show_in_the_packets_and_are_refused() {
     let long = vec![0x45; MTU + 1];
     assert!(check_packet(&long, false).unwrap_err().contains("MTU"));
     assert!(check_packet(&[0x60; 40], false).unwrap_err().contains("IPv4"));
+    // Of a raw socket: options that would begin behind its end.
+    let mut short = udp_packet();
+    short.truncate(IPV4_HEADER_LEN);
+    for (ihl, protocol) in [(15, 6), (15, PROTOCOL_UDP), (5, 6), (6, 6)] {
+        short[0] = 0x40 | ihl;
+        short[9] = protocol;
+        assert!(check_packet(&short, true).unwrap_err().contains("cut short"));
+    }
 }
 
 /// Delays every frame by `delay` and writes down when its frames came.
@@ -145,7 +153,7 @@ fn the_run_starts_and_changes_on_time() {
     crate::sockets::rest_until(realtime::now() + Span::from_millis(1), || false);
     cross();
     assert_eq!(channel.fault(), None);
-    let outcome = channel.finish();
+    let outcome = channel.finish().unwrap();
     assert_eq!((outcome.lateness.count(), outcome.refused), (crossed, 0));
     assert!(outcome.lateness.max() > Span::ZERO, "a delivery takes time");
 }
@@ -183,7 +191,7 @@ fn a_queue_gets_the_flow_hash_and_marks_reach_the_far_kernel() {
     }
     assert!(flows[0] != 0 && flows[0] == flows[1], "{flows:?}");
     assert_eq!(channel.fault(), None);
-    channel.finish();
+    channel.finish().unwrap();
 }
 
 #[test]

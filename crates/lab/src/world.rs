@@ -341,7 +341,7 @@ impl World {
             }
         }
         for running in self.channels.iter_mut().filter_map(Option::take) {
-            let one = running.finish();
+            let one = running.finish().map_err(|said| LabError::Failed { program: "the lab".into(), said })?;
             all.ring_drops += one.unread;
             let sum = &mut all.outcome;
             sum.lateness.merge(&one.lateness);
