@@ -149,7 +149,7 @@ pub(crate) fn fingerprint_of(text: &str) -> String {
 #[derive(Clone)]
 pub(crate) struct Head {
     /// The study's id.
-    pub(crate) id: &'static str,
+    pub(crate) id: String,
     /// `lab` or `sim`.
     pub(crate) backend: String,
     /// The cell.
@@ -159,13 +159,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn new(id: &'static str, backend: &str, case: &[(&str, Value)], stack: &str) -> Self {
+    pub(crate) fn new(id: &str, backend: &str, case: &[(&str, Value)], stack: &str) -> Self {
         let case = case.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        Self { id, backend: backend.to_owned(), case, stack: stack.to_owned() }
+        Self { id: id.to_owned(), backend: backend.to_owned(), case, stack: stack.to_owned() }
     }
 
     /// Of the simulator.
-    pub(crate) fn sim(id: &'static str, case: &[(&str, Value)], stack: &str) -> Self {
+    pub(crate) fn sim(id: &str, case: &[(&str, Value)], stack: &str) -> Self {
         Self::new(id, "sim", case, stack)
     }
 
@@ -189,7 +189,7 @@ impl Head {
             value: mean.map(|(mean, _)| mean),
             ci95: mean.and_then(|(_, half)| half),
             n: values.len() as u64,
-            ..Row::new(self.id, &self.backend, &self.stack, metric, unit)
+            ..Row::new(&self.id, &self.backend, &self.stack, metric, unit)
         }
     }
 }
@@ -210,6 +210,21 @@ pub(crate) enum Aim {
 }
 
 impl Aim {
+    /// As [`Self::words`] says it.
+    pub(crate) fn of(words: &str) -> Option<Self> {
+        if let Some((low, high)) = words.split_once(" to ") {
+            return Some(Self::Between(low.parse().ok()?, high.parse().ok()?));
+        }
+        let (kind, limit) = words.rsplit_once(' ')?;
+        let limit = limit.parse().ok()?;
+        match kind {
+            "at least" => Some(Self::AtLeast(limit)),
+            "at most" => Some(Self::AtMost(limit)),
+            "more than" => Some(Self::Above(limit)),
+            "less than" => Some(Self::Below(limit)),
+            _ => None,
+        }
+    }
     fn holds(self, value: f64) -> bool {
         match self {
             Self::AtLeast(limit) => value >= limit,
@@ -340,7 +355,7 @@ mod tests {
     use super::*;
 
     fn judged(values: &[f64], aim: Aim) -> (Verdict, String) {
-        let head = Head { id: "x", backend: "lab".into(), case: Map::new(), stack: "wavelane".into() };
+        let head = Head { id: "x".into(), backend: "lab".into(), case: Map::new(), stack: "wavelane".into() };
         let row = head.row("m", "ratio", values).judged(aim);
         (row.verdict, row.why)
     }

@@ -20,17 +20,6 @@ pub(crate) struct Experiment<R, S> {
     pub(crate) judge: Judge<S>,
 }
 
-impl<R, S> Experiment<R, S> {
-    /// With one seed of each run.
-    pub(crate) fn new(
-        part: &'static str,
-        runs: Vec<R>,
-        judge: impl Fn(&[S]) -> Vec<Row> + Sync + Send + 'static,
-    ) -> Self {
-        Self { part, seeds: 1, runs, judge: Box::new(judge) }
-    }
-}
-
 /// A row in place of those of a laboratory that cannot run.
 pub(crate) fn no_lab(study: &str, stack: &str, why: &str) -> Row {
     Row::new(study, LAB, stack, "completed", "share").inconclusive(format!("the lab cannot run: {why}"))

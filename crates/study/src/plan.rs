@@ -1,8 +1,9 @@
-//! A study as a file: its plan says which scenarios are run and by which word what they gave is judged. `hop_mechanisms/plan.toml` and
-//! `asymmetry/plan.toml` are the examples; what is left in Rust is what makes rows.
+//! A study as a file: its plan says which scenarios are run and by which word what they gave is judged. `gettys/plan.toml` is
+//! an example; what is left in Rust is what makes rows.
 
+use crate::cells::{Aim, Head};
 use crate::document::Edition;
-use crate::experiments::{Experiment, Judge};
+use crate::experiments::{Experiment, Judge, LAB};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -36,6 +37,24 @@ impl About {
     pub(crate) fn whole(&self, key: &str) -> u32 {
         self.number(key) as u32
     }
+    /// What stands there, as a case of a row has it.
+    pub(crate) fn json(&self, key: &str) -> serde_json::Value {
+        serde_json::to_value(&self.0[key]).expect("a value of a plan")
+    }
+    /// The head of its rows: words `id` and `stack`, and `case` with the words of the case, of which rows call some by the name after a `=`.
+    pub(crate) fn head(&self) -> Head {
+        let words = self.word("case").split_whitespace().map(|word| word.split_once('=').unwrap_or((word, word)));
+        let case = words.filter(|(word, _)| self.has(word)).map(|(word, name)| (name, self.json(word)));
+        let backend = if self.word("part") == LAB { LAB } else { "sim" };
+        Head::new(self.word("id"), backend, &case.collect::<Vec<_>>(), &word(&[&self.0], "stack"))
+    }
+    /// The aim of that name, if it is given.
+    ///
+    /// # Panics
+    /// If the plan gives something else there.
+    pub(crate) fn aim(&self, key: &str) -> Option<Aim> {
+        self.has(key).then(|| Aim::of(self.word(key)).unwrap_or_else(|| panic!("the plan's {key} is no aim")))
+    }
     /// The texts of that name.
     pub(crate) fn words(&self, key: &str) -> Vec<String> {
         let words = self.0.get(key).and_then(toml::Value::as_array).into_iter().flatten();
@@ -52,7 +71,9 @@ impl About {
 struct File {
     /// Of an experiment that says nothing else, in the quick and in the full edition.
     seeds: [u32; 2],
-    /// What words stand for where nothing else is said.
+    /// What judges are told, and what words stand for, where nothing else is said.
+    #[serde(default)]
+    about: toml::Table,
     #[serde(default)]
     words: With,
     experiment: Vec<Entry>,
@@ -63,8 +84,9 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     part: String,
+    #[serde(default)]
     judge: String,
-    /// None: it is not of that edition.
+    /// None: it is not of that edition. A case may have others, in a word of that name.
     seeds: Option<[u32; 2]>,
     /// It stands for one with each of these tables ...
     #[serde(default)]
@@ -72,6 +94,9 @@ struct Entry {
     /// ... and with every combination of these.
     #[serde(default)]
     each: Each,
+    /// In the quick edition these stand in the place of those of that name.
+    #[serde(default)]
+    quick: Each,
     #[serde(default)]
     about: toml::Table,
     /// What all its runs have in common.
@@ -94,7 +119,7 @@ struct Run {
     needs: Option<String>,
 }
 
-/// Values of words.
+/// Values of words; a table has values of several, whatever it stands under.
 type Each = BTreeMap<String, Vec<toml::Value>>;
 /// What stands for words.
 type With = BTreeMap<String, Words>;
@@ -105,7 +130,10 @@ fn combinations(each: &Each) -> Vec<toml::Table> {
         let with = |table: toml::Table| {
             let one = move |value: &toml::Value| {
                 let mut table = table.clone();
-                table.insert(name.clone(), value.clone());
+                match value {
+                    toml::Value::Table(several) => table.extend(several.clone()),
+                    value => drop(table.insert(name.clone(), value.clone())),
+                }
                 table
             };
             values.iter().map(one)
@@ -155,14 +183,25 @@ pub(crate) fn experiments<S>(
     let usual = table(&file.words, edition);
     let mut all = Vec::new();
     for entry in &file.experiment {
-        let part = parts.iter().find(|part| **part == entry.part).expect("a part of the study");
-        let seeds = entry.seeds.unwrap_or(file.seeds)[usize::from(edition == Edition::Full)];
         let one = [toml::Table::new()];
         let cases = if entry.cases.is_empty() { &one[..] } else { &entry.cases };
-        let cases = cases.iter().flat_map(|case| combinations(&entry.each).into_iter().map(move |each| (case, each)));
-        for (case, each) in cases.filter(|_| seeds > 0) {
-            let mut told = entry.about.clone();
+        let mut each = entry.each.clone();
+        each.extend(entry.quick.clone().into_iter().filter(|_| edition == Edition::Quick));
+        let cases = cases.iter().flat_map(|case| combinations(&each).into_iter().map(move |each| (case, each)));
+        for (case, each) in cases {
+            let mut told = file.about.clone();
+            told.extend(entry.about.clone());
             told.extend(table(&entry.with, edition).into_iter().chain(each).chain(case.clone()));
+            let own = told.get("seeds").map(|of| of.clone().try_into().expect("seeds in both editions"));
+            let seeds: [u32; 2] = own.or(entry.seeds).unwrap_or(file.seeds);
+            let seeds = seeds[usize::from(edition == Edition::Full)];
+            if seeds == 0 {
+                continue;
+            }
+            let part = filled(&entry.part, |name| word(&[&told], name));
+            let part = parts.iter().find(|of| **of == part).expect("a part of the study");
+            told.insert("seeds".to_owned(), i64::from(seeds).into());
+            told.insert("part".to_owned(), (*part).into());
             let mut runs = Vec::new();
             for run in &entry.runs {
                 let own = table(&run.with, edition);

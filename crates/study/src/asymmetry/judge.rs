@@ -108,7 +108,7 @@ fn choice(_: &About, seen: &[Seen]) -> Vec<Row> {
         let row = |way: &str, metric: &str, unit: &str, values: &[f64]| {
             let case =
                 [("phase", json!(phase + 1)), ("radio_delivers_percent", json!(delivers)), ("out_by", json!(way))];
-            Head { id: "S0-E14", ..seen[0].head(&case, OURS) }.row(metric, unit, values)
+            Head { id: "S0-E14".into(), ..seen[0].head(&case, OURS) }.row(metric, unit, values)
         };
         let from = phase as f64 * PHASE_S;
         let mean = |seen: &Seen| -> Vec<f64> {

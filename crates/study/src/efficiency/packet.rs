@@ -59,7 +59,7 @@ pub(super) fn scenario_text(case: &Case, edition: Edition) -> String {
 pub(super) fn rows(case: &Case, document: &RunDocument) -> Vec<Row> {
     let words = [("loss", case.loss().words), ("rtt", case.rtt), ("service", "packet, CUBIC inside")];
     let words = words.into_iter().map(|(key, word)| (key.to_owned(), json!(word))).collect();
-    let head = Head { id: ID, backend: document.backend.clone(), case: words, stack: STACK.into() };
+    let head = Head { id: ID.into(), backend: document.backend.clone(), case: words, stack: STACK.into() };
     let Some(stack) = document.stacks.iter().find(|s| s.stack == STACK) else {
         let mut row = head.row("goodput_bps", "bit/s", &[]);
         row.verdict = Verdict::Inconclusive;

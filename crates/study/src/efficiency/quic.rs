@@ -21,7 +21,7 @@ pub(super) fn scenario_text(loss: &Loss, plan: &Plan) -> String {
 /// What QUIC did, and ours against it. `others` holds the runs of the other stacks in the same cell.
 pub(super) fn rows(loss: &Loss, others: &RunDocument, document: &RunDocument) -> Vec<Row> {
     let case = [("loss".to_owned(), json!(loss.words))].into_iter().collect();
-    let head = |stack: &str| Head { id: ID, backend: document.backend.clone(), case, stack: stack.into() };
+    let head = |stack: &str| Head { id: ID.into(), backend: document.backend.clone(), case, stack: stack.into() };
     let head = head("wavelane");
     let ours = others.stacks.iter().find(|s| s.stack == head.stack);
     let mut rows = Vec::new();

@@ -45,7 +45,7 @@ fn rows_of(found: &[Found<'_>], head: &Head, make: impl Fn(&[&Seen]) -> Vec<Row>
 
 pub(super) fn growth(place: Place, medium: &str, found: &Found<'_>) -> Vec<Row> {
     let head = head(place, "S3-E2a", found.home, &[("medium", json!(medium)), ("packets", json!("1000+256"))]);
-    let second = Head { id: "S3-E2a'", ..head.clone() };
+    let second = Head { id: "S3-E2a'".into(), ..head.clone() };
     rows_of(std::slice::from_ref(found), &head, |seen| {
         let seen = seen[0];
         let peak = head

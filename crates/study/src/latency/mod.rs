@@ -145,7 +145,7 @@ fn agreement(rows: &[Row]) -> Vec<Row> {
     let same = |a: &Row, b: &Row| a.case == b.case && a.stack == b.stack;
     let pairs = of(Place::Lab).filter_map(|lab| Some((lab, of(Place::Sim).find(|sim| same(sim, lab))?)));
     let one = |(lab, sim): (&Row, &Row)| {
-        let head = Head { id: ID, backend: "lab".into(), case: lab.case.clone(), stack: lab.stack.clone() };
+        let head = Head { id: ID.into(), backend: "lab".into(), case: lab.case.clone(), stack: lab.stack.clone() };
         let ratio: Vec<f64> = sim.value.zip(lab.value).map(|(sim, lab)| sim / lab).into_iter().collect();
         let mut row = head.row("sim_over_lab_p50", "ratio", &ratio).judged(Aim::AtLeast(1.0 - WITHIN));
         if row.verdict == Verdict::Pass {

@@ -1,8 +1,6 @@
 //! S0-E17: how asymmetric hosts are, by a capture of the shipped scenario and the rules of `wavelane trace --hosts`.
 
-use super::{RENO, Run, Seen, Task};
 use crate::StudyError;
-use crate::cells::{Aim, Head};
 use crate::observe::{run_stack, unwritable};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -11,29 +9,17 @@ use wavelane_run::{CaptureExtent, RunContext, RunError, RunHooks, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 
 /// Homes and the campus; the mix of jobs is ours.
-const CAMPUS: &str = include_str!("../../../../scenarios/serial/campus.toml");
+pub(super) const CAMPUS: &str = include_str!("../../../../scenarios/serial/campus.toml");
 /// What is captured: the campus's end of the radio.
 const POINT: (&str, &str) = ("campus", "air");
 
 /// What a capture says of hosts.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct HostsSeen {
-    hosts: u64,
+    pub(super) hosts: u64,
     /// Shares whose two directions differ more than threefold: of hosts, and of the octets that they sent or received.
-    asymmetric: f64,
-    octets: f64,
-}
-
-pub(super) fn tasks() -> Vec<Task> {
-    let run = Run { captured: true, ..Run::new(CAMPUS, RENO, 0) };
-    let judge = |seen: &[Seen]| {
-        let of = seen[0].hosts.unwrap_or_default();
-        let head = Head::sim("S0-E17", &[("mix", "the shipped scenario's".into())], RENO);
-        let mut share = head.row("hosts_asymmetric_share", "share", &[of.asymmetric]).judged(Aim::AtLeast(0.8));
-        share.why = format!("{}; of {} hosts, who carried {:.3} of the octets", share.why, of.hosts, of.octets);
-        vec![share]
-    };
-    vec![Task::new("hosts", vec![run], judge)]
+    pub(super) asymmetric: f64,
+    pub(super) octets: f64,
 }
 
 /// Runs it in the simulator with a capture, which is read and removed.

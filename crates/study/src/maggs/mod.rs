@@ -1,28 +1,22 @@
 //! The asymmetric network of 1998: data by radio, acknowledgements over a serial line.
 //!
-//! Which way a packet takes, radio or modem, is `asymmetry`'s part `choice`.
+//! `plan.toml` has the experiments, a chain of four or what its text compares with that, and `judge.rs` makes rows of what came out. Which way
+//! a packet takes, radio or modem, is `asymmetry`'s part `choice`.
 
-mod framing;
 mod hosts;
-mod lab;
-mod layer;
-mod loss;
-mod net;
+mod judge;
 pub(crate) mod page;
 mod radio;
-mod today;
-mod unsplit;
-mod uplink;
 
 use crate::cells::fingerprint_of;
 use crate::document::{Edition, Row, StudyDocument};
-use crate::experiments::{Experiment, no_lab};
+use crate::experiments::{Experiment, LAB, no_lab};
 use crate::kept::Kept;
 use crate::observe::{ready, run_stack, short, simulate};
 use crate::runner::Runner;
-use crate::{Setup, StudyError};
+use crate::{Setup, StudyError, plan};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use wavelane_base::Seed;
 use wavelane_run::figures::of_run;
@@ -33,11 +27,11 @@ use wavelane_scenario::{Scenario, Stack};
 pub(crate) const ID: &str = "maggs";
 /// Its parts.
 pub(crate) const PARTS: [&str; 11] =
-    ["uplink", "framing", "loss", "radio", "keys", "uart", "hosts", "unsplit", "lane", "today", lab::LAB];
+    ["uplink", "framing", "loss", "radio", "keys", "uart", "hosts", "unsplit", "lane", "today", LAB];
 /// The sender that is closest to NetBSD 1.1's.
 const RENO: &str = "tcp-reno";
-/// The same with timers of its day.
-const OLD: &str = "tcp-2001";
+/// The download.
+const DOWN: &str = "down";
 /// Octets of a segment's data.
 const SEGMENT: f64 = 1_460.0;
 /// Goodput is counted from this share of a transfer without end on: before it windows grow.
@@ -47,7 +41,7 @@ const COUNTED_FROM: f64 = 0.2;
 #[derive(Clone)]
 struct Run {
     text: String,
-    stack: &'static str,
+    stack: String,
     seed: u64,
     /// Between kernels, in real time.
     real: bool,
@@ -56,11 +50,16 @@ struct Run {
 }
 
 impl Run {
-    fn new(text: &str, stack: &'static str, seed: u64) -> Self {
-        Self { text: text.to_owned(), stack, seed, real: false, captured: false }
+    /// A run of the plan: its name is the stack, after the word of what is not as usual.
+    fn of((name, text): &(String, String), seed: u32) -> Self {
+        let (how, stack) = name.rsplit_once(' ').unwrap_or(("", name));
+        let (real, captured) = (how == LAB, how == "captured");
+        let text = if captured { hosts::CAMPUS } else { text };
+        Self { text: text.to_owned(), stack: stack.to_owned(), seed: u64::from(seed), real, captured }
     }
-    fn real(self) -> Self {
-        Self { real: true, ..self }
+    fn key(&self) -> String {
+        let place = if self.real { "real " } else { "" };
+        fingerprint_of(&format!("{place}{} {} {}", self.stack, self.seed, self.text))
     }
 }
 
@@ -118,11 +117,14 @@ impl Seen {
         self.lines.iter().find(|line| line.way == "forward").cloned().unwrap_or_default()
     }
     fn down_bps(&self) -> f64 {
-        self.flow(net::DOWN).goodput_bps
+        self.flow(DOWN).goodput_bps
     }
     /// Segments per acknowledgement.
     fn ratio(&self) -> f64 {
-        self.flow(net::DOWN).bytes as f64 / SEGMENT / (self.up().sent as f64).max(1.0)
+        self.flow(DOWN).bytes as f64 / SEGMENT / (self.up().sent as f64).max(1.0)
+    }
+    fn silence_s(&self) -> f64 {
+        self.flow(DOWN).silence_s
     }
     /// Octets on the line per packet up.
     fn octets_up(&self) -> f64 {
@@ -160,7 +162,7 @@ fn measure(scenario: &Scenario, stack: Stack, out: &Path, hooks: &RunHooks<'_>) 
 }
 
 fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
-    let (scenario, stack) = ready(&run.text, run.stack, first.0 + run.seed)?;
+    let (scenario, stack) = ready(&run.text, &run.stack, first.0 + run.seed)?;
     let (raw, hosts) = match run.captured {
         true => hosts::observe((&scenario, stack), out, hooks).map(|(raw, seen)| (raw, Some(seen)))?,
         false if run.real => (measure(&scenario, stack, out, hooks)?, None),
@@ -204,64 +206,45 @@ fn observe(run: &Run, first: Seed, out: &Path, hooks: &RunHooks<'_>) -> Result<S
 /// Runs that are judged together.
 type Task = Experiment<Run, Seen>;
 
-/// A figure of each run.
-fn each(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> Vec<f64> {
-    seen.iter().map(of).collect()
-}
-
-/// The document's maximum of several trials.
-fn most(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> f64 {
-    seen.iter().map(of).fold(0.0, f64::max)
-}
-
 fn tasks(edition: Edition) -> Vec<Task> {
-    let full = edition == Edition::Full;
-    let mut tasks = uplink::tasks(full);
-    tasks.extend(framing::tasks(full));
-    tasks.extend(loss::tasks(full));
-    tasks.extend(layer::tasks(full));
-    tasks.extend(radio::tasks(full));
-    tasks.extend(hosts::tasks());
-    tasks.extend(unsplit::tasks());
-    if full {
-        tasks.extend(today::tasks());
-    }
-    tasks.extend(lab::tasks(full));
-    tasks
+    let seeds = |of: Experiment<(String, String), Seen>| {
+        let runs = of.runs.iter().flat_map(|run| (0..of.seeds).map(move |seed| Run::of(run, seed))).collect();
+        Task { part: of.part, seeds: of.seeds, runs, judge: of.judge }
+    };
+    plan::experiments(include_str!("plan.toml"), edition, &PARTS, judge::of).into_iter().map(seeds).collect()
 }
 
 /// Runs the edition's experiments on all processors and judges them.
 pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
     let Setup { options, hooks, .. } = *setup;
     let tasks: Vec<Task> = tasks(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
-    let runs: Vec<&Run> = tasks.iter().flat_map(|task| &task.runs).collect();
-    let simulated: Vec<&Run> = runs.into_iter().filter(|run| !run.real).collect();
-    let key = |run: &&Run| {
-        let place = if run.real { "real " } else { "" };
-        fingerprint_of(&format!("{place}{} {} {}", run.stack, run.seed, run.text))
-    };
     let kept = Kept::open(options, ID);
     let out = options.out.join(ID);
-    let all = |runs: &[&Run], workers: usize| {
+    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+    // Those that are not known, each once.
+    let all = |runs: &mut dyn Iterator<Item = &Run>, workers: usize, seen: &mut BTreeMap<String, Seen>| {
+        let new: BTreeMap<String, &Run> =
+            runs.map(|run| (run.key(), run)).filter(|(key, _)| !seen.contains_key(key)).collect();
+        let runs: Vec<(String, &Run)> = new.into_iter().collect();
         let runner = Runner { what: "runs", workers, hooks };
-        runner.run_kept(&kept, runs, |_| 1.0, key, |run| observe(run, options.seed, &out, hooks))
+        let work = |(_, run): &(String, &Run)| observe(run, options.seed, &out, hooks);
+        let found = runner.run_kept(&kept, &runs, |_| 1.0, |(key, _)| key.clone(), work)?;
+        seen.extend(runs.into_iter().map(|(key, _)| key).zip(found));
+        Ok(())
     };
-    let mut seen = all(&simulated, options.workers())?.into_iter();
+    all(&mut tasks.iter().flat_map(|task| &task.runs).filter(|run| !run.real), options.workers(), &mut seen)?;
     let mut rows = Vec::new();
     for task in &tasks {
-        let real: Vec<&Run> = task.runs.iter().filter(|run| run.real).collect();
         // Runs in real time have the machine to themselves.
-        let measured = match all(&real, 1) {
-            Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => Err(why.to_string()),
-            measured => Ok(measured?),
-        };
-        let mut next = measured.iter().flatten().cloned();
-        let found: Vec<Seen> =
-            task.runs.iter().filter_map(|run| if run.real { next.next() } else { seen.next() }).collect();
-        if let Err(why) = &measured {
-            rows.push(no_lab(ID, RENO, why));
-            continue;
+        match all(&mut task.runs.iter().filter(|run| run.real), 1, &mut seen) {
+            Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
+                let row = no_lab(ID, RENO, &why.to_string());
+                rows.extend((!rows.contains(&row)).then_some(row));
+                continue;
+            }
+            measured => measured?,
         }
+        let found: Vec<Seen> = task.runs.iter().filter_map(|run| seen.get(&run.key()).cloned()).collect();
         let unsure = found.iter().find_map(|seen| seen.inconclusive.clone());
         rows.extend((task.judge)(&found).into_iter().map(|row| match &unsure {
             Some(why) if row.verdict != Verdict::Info => Row { verdict: Verdict::Inconclusive, ..row.noting(why) },
@@ -270,11 +253,6 @@ pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
     }
     rows.iter().for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
-}
-
-/// A rate as the document writes it.
-fn rate(bps: u64) -> (&'static str, Value) {
-    ("up_bps", json!(bps))
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ fn editions_hold_every_part() {
         for run in tasks.iter().flat_map(|task| &task.runs) {
             let scenario =
                 Scenario::parse(&run.text, Path::new(".")).unwrap_or_else(|why| panic!("{why}\n{}", run.text));
-            let stack = Stack::from_word(run.stack).unwrap();
+            let stack = Stack::from_word(&run.stack).unwrap();
             assert!(scenario.stacks.contains(&stack), "{} {}", run.stack, run.text);
         }
         let line = LineSeen { way: "forward".into(), sent: 100, octets: 4_100, received: 100, ..LineSeen::default() };
-        let flow = FlowSeen { flow: net::DOWN.into(), bytes: 146_000, goodput_bps: 1e6, ..FlowSeen::default() };
+        let flow = FlowSeen { flow: DOWN.into(), bytes: 146_000, goodput_bps: 1e6, ..FlowSeen::default() };
         let seen = Seen { flows: vec![flow], lines: vec![line], ..Seen::default() };
         assert_eq!((seen.ratio(), seen.octets_up()), (1.0, 41.0));
         let rows: Vec<Row> = tasks.iter().flat_map(|task| (task.judge)(&vec![seen.clone(); task.runs.len()])).collect();

@@ -31,7 +31,7 @@ impl Found {
         case.insert("size_bytes".into(), json!(size));
         case.insert("window".into(), json!(window));
         case.insert("column".into(), json!(column.word()));
-        let head = Head { id, backend: "sim".into(), case, stack: self.cell.stack() };
+        let head = Head { id: id.into(), backend: "sim".into(), case, stack: self.cell.stack() };
         head.row(metric, unit, &self.values(figure))
     }
 }
@@ -42,7 +42,7 @@ fn case(profile: Profile) -> Map<String, Value> {
 
 /// A row across cells of a profile.
 pub(super) fn across(id: &'static str, profile: Profile, metric: &str, unit: &str, values: &[f64]) -> Row {
-    let head = Head { id, backend: "sim".into(), case: case(profile), stack: profile.stack().into() };
+    let head = Head { id: id.into(), backend: "sim".into(), case: case(profile), stack: profile.stack().into() };
     head.row(metric, unit, values)
 }
 
