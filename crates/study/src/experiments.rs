@@ -1,9 +1,9 @@
 //! Experiments: some runs each, and what makes rows of what they gave.
 
-use crate::cells::{Cell, Take, rows_of_all};
+use crate::cells::{Cell, Head, Take, rows_of_all, unproven};
 use crate::document::{Row, StudyDocument};
 use crate::{Setup, StudyError};
-use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError};
+use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError, StackResult};
 
 /// The part of a study that runs the shipped daemons between kernels.
 pub(crate) const LAB: &str = "lab";
@@ -23,6 +23,25 @@ pub(crate) struct Experiment<R, S> {
 /// A row in place of those of a laboratory that cannot run.
 pub(crate) fn no_lab(study: &str, stack: &str, why: &str) -> Row {
     Row::new(study, LAB, stack, "completed", "share").inconclusive(format!("the lab cannot run: {why}"))
+}
+
+/// Rows of runs that all exist; else one row, of what is missing.
+pub(crate) fn rows_of<S>(
+    found: &[Option<S>],
+    head: &Head,
+    (metric, unit): (&str, &str),
+    stack: impl Fn(&S) -> &StackResult,
+    make: impl Fn(&[&S]) -> Vec<Row>,
+) -> Vec<Row> {
+    let seen: Vec<&S> = found.iter().flatten().collect();
+    if seen.is_empty() || seen.len() < found.len() {
+        let why = "a run of this experiment could not be made here";
+        return vec![head.row(metric, unit, &[]).inconclusive(why)];
+    }
+    let stacks: Vec<_> = seen.iter().map(|seen| stack(seen)).collect();
+    let mut rows = make(&seen);
+    rows.iter_mut().for_each(|row| unproven(row, &stacks));
+    rows
 }
 
 /// Runs scenarios by name, those of the simulator on all processors, then those of part [`LAB`], and judges what `see` finds in
@@ -49,7 +68,8 @@ pub(crate) fn run<S>(
         }
         Ok(Some(rows))
     };
-    let mut rows = rows_of_all(&simulated, options.workers(), setup, rows_of)?;
+    let simulator = || -> Box<dyn Backend> { Box::new(wavelane_sim::SimBackend) };
+    let mut rows = rows_of_all(&simulated, options.workers(), &Setup { make: &simulator, ..*setup }, rows_of)?;
     // Runs in real time have the machine to themselves.
     let real = || -> Box<dyn Backend> { Box::new(wavelane_lab::LabBackend) };
     match rows_of_all(&lab, 1, &Setup { make: &real, ..*setup }, rows_of) {

@@ -55,6 +55,11 @@ impl About {
     pub(crate) fn aim(&self, key: &str) -> Option<Aim> {
         self.has(key).then(|| Aim::of(self.word(key)).unwrap_or_else(|| panic!("the plan's {key} is no aim")))
     }
+    /// The numbers of that name.
+    pub(crate) fn list(&self, key: &str) -> Vec<f64> {
+        let numbers = self.0.get(key).and_then(toml::Value::as_array).into_iter().flatten();
+        numbers.filter_map(|of| of.as_float().or_else(|| Some(of.as_integer()? as f64))).collect()
+    }
     /// The texts of that name.
     pub(crate) fn words(&self, key: &str) -> Vec<String> {
         let words = self.0.get(key).and_then(toml::Value::as_array).into_iter().flatten();

@@ -3,10 +3,9 @@
 use super::{Seen, overhearing, radio};
 use crate::cells::{Aim, Head, joined};
 use crate::document::Row;
-use crate::experiments::Judge;
+use crate::experiments::{self, Judge};
 use crate::plan::About;
 use serde_json::{Value, json};
-use wavelane_run::Verdict;
 use wavelane_run::figures::FlowFigures;
 
 /// Seconds that flows without a size run, and from which on they have settled.
@@ -49,17 +48,7 @@ pub(super) fn rows_of(
     metric: &str,
     make: impl Fn(&[&Seen]) -> Vec<Row>,
 ) -> Vec<Row> {
-    let seen: Vec<&Seen> = found.iter().flatten().collect();
-    if !seen.is_empty() && seen.len() == found.len() {
-        let stacks: Vec<_> = seen.iter().map(|seen| &seen.stack).collect();
-        let mut rows = make(&seen);
-        rows.iter_mut().for_each(|row| crate::cells::unproven(row, &stacks));
-        return rows;
-    }
-    let mut row = head.row(metric, "ratio", &[]);
-    row.verdict = Verdict::Inconclusive;
-    row.why = "a run of this experiment could not be made here".into();
-    vec![row]
+    experiments::rows_of(found, head, (metric, "ratio"), |seen| &seen.stack, make)
 }
 
 /// S2-E8: the shared link's goodput over that of one flow alone there.

@@ -1,7 +1,7 @@
 //! Airtime queue limits: how a deep driver's ring behind FQ-CoDel delays echoes beside downloads, and how much of that the
 //! limits undo. The scenario is `scenarios/wifi/aql.toml`, in the simulator.
 
-use super::{ID, not_run};
+use super::{ID, MISSING};
 use crate::cells::{Aim, Cell, Head, documents, unproven, values};
 use crate::document::{Edition, Row};
 use crate::{Setup, StudyError, StudyOptions};
@@ -44,7 +44,11 @@ fn judged(documents: &[RunDocument]) -> Vec<Row> {
     let stacks: Vec<Option<&StackResult>> = documents.iter().map(|document| document.stacks.first()).collect();
     let head = |ring: &str| Head::sim(ID, &[("cell", json!("802.11n")), ("queue", json!(ring))], "tcp-cubic");
     let heads = RINGS.map(|(_, words, _)| head(words));
-    let [Some(none), Some(deep), Some(limited)] = stacks[..] else { return vec![not_run(&heads[2])] };
+    let [Some(none), Some(deep), Some(limited)] = stacks[..] else {
+        return vec![
+            heads[2].row(MISSING.0, MISSING.1, &[]).inconclusive("a run of this experiment could not be made here"),
+        ];
+    };
     let median = |stack: &StackResult| values(stack, ECHO, |figures| figures.rtt_p50_ms);
     let tail = |stack: &StackResult| values(stack, ECHO, |figures| figures.rtt_p99_ms);
     let mut rows = Vec::new();
