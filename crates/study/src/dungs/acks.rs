@@ -1,7 +1,6 @@
 //! Delayed acknowledgements over 802.11b: `S4-E9` (how many) and `S4-E10` (how long).
 
-use super::net::{BULK, Path};
-use super::{Found, Runs};
+use super::Found;
 use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
@@ -15,37 +14,6 @@ const STEADY_S: f64 = 5.0;
 const UNTIL_S: f64 = 35.0;
 /// The delays that the source compared, in ms.
 const TIMERS_MS: [u64; 4] = [500, 200, 100, 50];
-/// About ten seconds, as the source has it.
-const TRANSFER: &str = "7 MB";
-
-/// The proxy's TCP had neither SACK, and so no tail loss probes, nor a timer below the delay of acknowledgements.
-const PLAIN: &str = "rto-min = \"1 s\"\nrto-initial = \"3 s\"\nwindow = \"65535 B\"\nsegment = \"1460 B\"";
-
-fn transfer(size: &str) -> String {
-    format!("[flows.{BULK}]\napp = \"download\"\nfrom = \"mobile1\"\nto = \"server\"\nsize = \"{size}\"\n")
-}
-
-/// The source's 30 MB, both halves alike, a timer of 500 ms.
-fn counted(count: u32) -> Path {
-    let tcp = format!("ack-every = {count}\nack-delay = \"500 ms\"\ninitial-window = 1\nquick-acks = 0");
-    Path { seconds: 70, tcp, flows: transfer("30 MB"), ..Path::wlan() }
-}
-
-fn timed(timer_ms: u64, quick: u32) -> Path {
-    let tcp =
-        format!("ack-every = 3\nack-delay = \"{timer_ms} ms\"\ninitial-window = 1\nquick-acks = {quick}\n{PLAIN}");
-    Path { seconds: 30, tcp, flows: transfer(TRANSFER), ..Path::wlan() }
-}
-
-pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
-    for count in 1..=4 {
-        runs.add(&format!("e9-{count}"), SPLIT, &counted(count));
-    }
-    for timer in TIMERS_MS {
-        runs.drawn(&format!("e10-{timer}"), STACK, &timed(timer, 0));
-    }
-    runs.drawn("e10-quick", STACK, &timed(500, 16));
-}
 
 pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     let mut rows = Vec::new();

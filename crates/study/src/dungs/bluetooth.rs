@@ -1,57 +1,25 @@
 //! Bluetooth 1.1: `S4-E5` (UDP and its jumps), `S4-E6` (TCP with 8 kB), `S4-E7` (without an access point).
 
-use super::net::{Path, udp};
-use super::{Found, Runs, Seen};
+use super::{Found, Seen};
 use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
 const STACK: &str = "tcp-reno";
-/// Levels of the source's link: word, keys of the channel, closed form in bit/s (28, 42 and 48 slots for 1,470 B).
-const LEVELS: [(&str, &str, f64); 3] = [
-    ("DH5", "packets = \"dh\"", 672e3),
-    ("DM5", "packets = \"dm\"", 448e3),
-    ("symmetric", "scheduler = \"symmetric\"", 392e3),
-];
-/// The scheduler moves between them; behind an access point it is symmetric more often than without.
-const AP: &str = "scheduler = { asymmetric = \"6 s\", symmetric = \"3 s\" }";
-const AD_HOC: &str = "scheduler = { asymmetric = \"20 s\", symmetric = \"2 s\" }";
+/// Levels of the source's link, with the closed form in bit/s (28, 42 and 48 slots for 1,470 B).
+const LEVELS: [(&str, f64); 3] = [("DH5", 672e3), ("DM5", 448e3), ("symmetric", 392e3)];
 const TCP_BPS: f64 = 644e3;
 const WINDOW: f64 = 8_192.0;
 /// Wired round trips, in ms.
 const WIRED_MS: [u64; 4] = [2, 50, 100, 200];
-/// The bandwidth that the source's iperf asked for: 700 kbit/s in 1,470 B.
-const EVERY_US: u64 = 16_800;
 /// A level is held by a second within this part of it.
 const NEAR: f64 = 0.04;
-
-fn path(keys: &str) -> Path {
-    Path { seconds: 31, ..Path::over(&format!("kind = \"bluetooth\"\npreset = \"bluetooth-1.1\"\n{keys}")) }
-}
-
-fn windowed(wired_ms: u64) -> Path {
-    Path { wire_us: wired_ms * 500, tcp: format!("window = \"{WINDOW} B\""), ..path("") }
-}
-
-pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
-    for (word, keys, _) in LEVELS {
-        runs.once(&format!("e5-{word}"), "udp", &Path { flows: udp(1_470, EVERY_US), ..path(keys) });
-    }
-    for (word, keys) in [("ap", AP), ("ad-hoc", AD_HOC)] {
-        runs.pictured(&format!("e5-{word}"), "udp", &Path { flows: udp(1_470, EVERY_US), ..path(keys) });
-        runs.drawn(&format!("e6-{word}"), STACK, &Path { tcp: format!("window = \"{WINDOW} B\""), ..path(keys) });
-    }
-    runs.once("e6-open", STACK, &path(""));
-    for wired in WIRED_MS {
-        runs.once(&format!("e6-{wired}"), STACK, &windowed(wired));
-    }
-}
 
 /// How many levels two seconds or more hold.
 fn plateaus(seen: &Seen) -> f64 {
     let seconds: Vec<f64> = seen.halves_bps.chunks_exact(2).map(|two| (two[0] + two[1]) / 2.0).collect();
     let held = |level: f64| seconds.iter().filter(|bps| (*bps / level - 1.0).abs() <= NEAR).count() >= 2;
-    LEVELS.iter().filter(|(.., level)| held(*level)).count() as f64
+    LEVELS.iter().filter(|(_, level)| held(*level)).count() as f64
 }
 
 /// Jumps: seconds that differ by a fifth from the one before.
@@ -62,7 +30,7 @@ fn jumps(seen: &Seen) -> f64 {
 
 pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (word, _, level) in LEVELS {
+    for (word, level) in LEVELS {
         let values = found.values(&format!("e5-{word}"), "udp", |seen| Some(seen.between(2.0, 30.0)));
         let case = [("link", json!(word))];
         let want = Some(Aim::Between(0.99 * level, 1.01 * level));

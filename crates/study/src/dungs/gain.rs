@@ -1,7 +1,6 @@
 //! When to split: loss on the air times wired round trip, beside CUBIC and BBR end to end, CUBIC with a snoop, and the same TCP alone on the air.
 
-use super::net::Path;
-use super::{Found, Runs};
+use super::Found;
 use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
@@ -16,19 +15,6 @@ const SPLITS: [(&str, &str); 2] = [("tcp-cubic+split", CUBIC), ("tcp-bbr+split",
 const SNOOP: &str = "tcp-cubic+snoop";
 const RATE_BPS: f64 = 20e6;
 
-fn path(thousandths: u32, wired_us: u64) -> Path {
-    let air = format!(
-        "kind = \"cable\"\nforward = {{ rate = \"20 Mbit/s\", delay = \"2500 us\", queue = \"100 packets\", loss = {{ kind = \"random\", p = \"{thousandths}/1000\" }} }}\nreverse = {{ rate = \"20 Mbit/s\", delay = \"2500 us\", queue = \"100 packets\" }}"
-    );
-    Path { seconds: 20, wire_us: wired_us, ..Path::over(&air) }
-}
-
-/// CUBIC end to end takes its time between losses, and little of ours.
-fn cubic(thousandths: u32, wired_us: u64) -> Path {
-    let seconds = if thousandths > 1 { 125 } else { 65 };
-    Path { seconds, ..path(thousandths, wired_us) }
-}
-
 /// From five seconds on: starts are no part of the question.
 fn steady(seen: &super::Seen) -> f64 {
     seen.between(5.0, f64::MAX)
@@ -36,21 +22,6 @@ fn steady(seen: &super::Seen) -> f64 {
 
 fn name(thousandths: u32, wired: u64) -> String {
     format!("map-{thousandths}-{wired}")
-}
-
-pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
-    for loss in LOSSES {
-        for stack in [CUBIC, BBR] {
-            // The wire is as if it were not there.
-            runs.add(&name(loss, 0), stack, &path(loss, 0));
-        }
-        for wired in WIRED_MS {
-            runs.add(&name(loss, wired), CUBIC, &cubic(loss, wired * 500));
-            for stack in [BBR, SPLITS[0].0, SPLITS[1].0, SNOOP] {
-                runs.add(&name(loss, wired), stack, &path(loss, wired * 500));
-            }
-        }
-    }
 }
 
 pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {

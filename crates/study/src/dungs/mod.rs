@@ -1,7 +1,7 @@
 //! A performance enhancing proxy for wireless TCP (Dungs): what its experiments over 802.11b, Bluetooth, handovers and cellular links give
 //! here, and when splitting TCP pays.
 //!
-//! All but what a mirror costs runs in the simulator. What segments do is read from captures at both ends and on both sides of the proxy, as the
+//! `plan.toml` has the runs; all but what a mirror costs are the simulator's. What segments do is read from captures at both ends and on both sides of the proxy, as the
 //! source read Ethereal's.
 
 mod access;
@@ -9,7 +9,6 @@ mod acks;
 mod bluetooth;
 mod gain;
 mod mirror;
-mod net;
 mod outage;
 mod page;
 mod seen;
@@ -20,11 +19,10 @@ pub(crate) use page::charts;
 
 use crate::cells::fingerprint_of;
 use crate::document::{Edition, Row, StudyDocument};
-use crate::experiments::{LAB, no_lab};
+use crate::experiments::{Experiment, Judge, LAB, no_lab};
 use crate::kept::Kept;
 use crate::runner::Runner;
-use crate::{Setup, StudyError};
-use net::Path;
+use crate::{Setup, StudyError, plan};
 use seen::Seen;
 use wavelane_run::{RunError, Verdict};
 
@@ -32,18 +30,20 @@ use wavelane_run::{RunError, Verdict};
 pub(crate) const ID: &str = "dungs";
 /// Its parts.
 pub(crate) const PARTS: [&str; 8] = ["wlan", "outage", "bluetooth", "split", "acks", "access", "gain", LAB];
-/// Seeds of each run in the full edition.
-const FULL_SEEDS: u64 = 10;
+/// The flow that is judged.
+const BULK: &str = "bulk";
+/// Where segments are captured: both ends, both sides of the proxy, in a cell and else.
+const POINTS: [[&str; 4]; 2] =
+    [["server-wire", "p-wire", "p-lan", "mobile1-bus1"], ["server-wire", "p-wire", "p-air", "mobile1-air"]];
 
 /// One run.
 pub(super) struct Run {
     part: &'static str,
     /// What rows find it by, with its stack.
     name: String,
-    stack: &'static str,
+    stack: String,
     text: String,
     seed: u64,
-    seconds: u32,
     /// Where it is captured.
     points: Vec<&'static str>,
     /// Whether its curves are kept.
@@ -53,65 +53,31 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// A run of the plan: the name by which rows find it and its stack stand behind the words of what is not as usual.
+    fn of(part: &'static str, (name, text): &(String, String), seed: u32) -> Self {
+        let words: Vec<&str> = name.split(' ').collect();
+        let [how @ .., name, stack] = &words[..] else { panic!("a run is {name}") };
+        let [captured, drawn, real] = ["captured", "drawn", LAB].map(|word| how.contains(&word));
+        let points = POINTS[usize::from(!text.contains("\"wifi\""))];
+        Self {
+            part,
+            name: (*name).to_owned(),
+            stack: (*stack).to_owned(),
+            text: text.replace("STACK", stack),
+            seed: seed.into(),
+            points: if captured { points.to_vec() } else { Vec::new() },
+            drawn: drawn && seed == 0,
+            real,
+        }
+    }
+    /// How long it takes, roughly: its seconds.
+    fn cost(&self) -> f64 {
+        let seconds = self.text.split("duration = \"").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
+        seconds.unwrap_or(0.0)
+    }
     /// Stands for it in a file's name.
     fn key(&self) -> String {
         fingerprint_of(&format!("{} {} {} {:?}", self.stack, self.seed, self.text, (&self.points, self.drawn)))
-    }
-}
-
-/// Runs as they are added.
-struct Runs {
-    part: &'static str,
-    seeds: u64,
-    all: Vec<Run>,
-}
-
-impl Runs {
-    /// Runs of so many seeds, or more in the full edition.
-    fn several(&mut self, name: &str, stack: &'static str, path: &Path, seeds: u64) {
-        self.push(name, stack, path, (seeds.max(self.seeds), false, false));
-    }
-    /// A run of each seed.
-    fn add(&mut self, name: &str, stack: &'static str, path: &Path) {
-        self.push(name, stack, path, (self.seeds, false, false));
-    }
-    /// The same with captures.
-    fn captured(&mut self, name: &str, stack: &'static str, path: &Path) {
-        self.push(name, stack, path, (self.seeds, true, false));
-    }
-    /// The same, of which the first seed's curves are drawn.
-    fn drawn(&mut self, name: &str, stack: &'static str, path: &Path) {
-        self.push(name, stack, path, (self.seeds, true, true));
-    }
-    /// The same without captures: of datagrams.
-    fn pictured(&mut self, name: &str, stack: &'static str, path: &Path) {
-        self.push(name, stack, path, (self.seeds, false, true));
-    }
-    /// One seed: nothing in it is drawn by chance.
-    fn once(&mut self, name: &str, stack: &'static str, path: &Path) {
-        self.push(name, stack, path, (1, false, false));
-    }
-    /// A run of each seed between kernels.
-    fn real(&mut self, name: &str, stack: &'static str, path: &Path) {
-        let first = self.all.len();
-        self.add(name, stack, path);
-        self.all[first..].iter_mut().for_each(|run| run.real = true);
-    }
-    fn push(&mut self, name: &str, stack: &'static str, path: &Path, (seeds, captured, drawn): (u64, bool, bool)) {
-        let text = path.text(stack);
-        for seed in 0..seeds {
-            self.all.push(Run {
-                part: self.part,
-                name: name.into(),
-                stack,
-                text: text.clone(),
-                seed,
-                seconds: path.seconds,
-                points: if captured { path.points().to_vec() } else { Vec::new() },
-                drawn: drawn && seed == 0,
-                real: false,
-            });
-        }
     }
 }
 
@@ -144,40 +110,35 @@ impl Found<'_> {
     }
 }
 
-/// A part: its runs, and what makes rows of them.
-struct Part {
-    word: &'static str,
-    /// Seeds in the quick edition.
-    seeds: u64,
-    runs: fn(&mut Runs, Edition),
-    rows: fn(&Found<'_>, Edition) -> Vec<Row>,
-}
+/// What makes rows of a part's runs.
+type Rows = fn(&Found<'_>, Edition) -> Vec<Row>;
 
-const TABLE: [Part; PARTS.len()] = [
-    Part { word: "wlan", seeds: 4, runs: wlan::runs, rows: wlan::rows },
-    Part { word: "outage", seeds: 1, runs: outage::runs, rows: outage::rows },
-    Part { word: "bluetooth", seeds: 3, runs: bluetooth::runs, rows: bluetooth::rows },
-    Part { word: "split", seeds: 3, runs: split::runs, rows: split::rows },
-    Part { word: "acks", seeds: 3, runs: acks::runs, rows: acks::rows },
-    Part { word: "access", seeds: 1, runs: access::runs, rows: access::rows },
-    Part { word: "gain", seeds: 4, runs: gain::runs, rows: gain::rows },
-    Part { word: LAB, seeds: 3, runs: mirror::runs, rows: mirror::rows },
+const TABLE: [(&str, Rows); PARTS.len()] = [
+    ("wlan", wlan::rows),
+    ("outage", outage::rows),
+    ("bluetooth", bluetooth::rows),
+    ("split", split::rows),
+    ("acks", acks::rows),
+    ("access", access::rows),
+    ("gain", gain::rows),
+    (LAB, mirror::rows),
 ];
 
 fn runs(edition: Edition, wanted: impl Fn(&str) -> bool) -> Vec<Run> {
-    let mut all = Vec::new();
-    for part in TABLE.iter().filter(|part| wanted(part.word)) {
-        let seeds = if edition == Edition::Full { FULL_SEEDS } else { part.seeds };
-        let mut runs = Runs { part: part.word, seeds, all: Vec::new() };
-        (part.runs)(&mut runs, edition);
-        all.append(&mut runs.all);
-    }
-    all
+    // Rows are made of a part's runs together.
+    let judge = |_: &str, _| -> Judge<()> { Box::new(|_| Vec::new()) };
+    let mut all = plan::experiments(include_str!("plan.toml"), edition, &PARTS, judge);
+    all.retain(|of| wanted(of.part));
+    let seeds = |of: &Experiment<(String, String), ()>| {
+        let (part, seeds) = (of.part, of.seeds);
+        of.runs.iter().flat_map(move |run| (0..seeds).map(move |seed| Run::of(part, run, seed))).collect::<Vec<_>>()
+    };
+    all.iter().flat_map(seeds).collect()
 }
 
 fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
-    let there = |part: &&Part| found.runs.iter().any(|(run, _)| run.part == part.word);
-    TABLE.iter().filter(there).flat_map(|part| (part.rows)(found, edition)).collect()
+    let there = |part: &str| found.runs.iter().any(|(run, _)| run.part == part);
+    TABLE.iter().filter(|(part, _)| there(part)).flat_map(|(_, rows)| rows(found, edition)).collect()
 }
 
 /// Runs the edition's experiments and judges them.
@@ -186,10 +147,9 @@ pub(crate) fn run(setup: &Setup<'_>) -> Result<StudyDocument, StudyError> {
     let (real, simulated): (Vec<Run>, Vec<Run>) =
         runs(options.edition, |part| options.wants(part)).into_iter().partition(|run| run.real);
     let kept = Kept::open(options, ID);
-    let cost = |run: &Run| f64::from(run.seconds);
     let all = |runs: &[Run], workers: usize| {
         let runner = Runner { what: "runs", workers, hooks };
-        runner.run_kept(&kept, runs, cost, Run::key, |run| seen::observe(run, options, hooks))
+        runner.run_kept(&kept, runs, Run::cost, Run::key, |run| seen::observe(run, options, hooks))
     };
     let seen = all(&simulated, options.workers())?;
     // Runs in real time have the machine to themselves.

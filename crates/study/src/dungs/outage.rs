@@ -1,7 +1,6 @@
 //! `S4-E16`: the same where the half on the air knows of outages. `S4-E4`: how long a transfer stands still after an outage, end to end and behind a proxy whose half on the air backs off less.
 
-use super::net::Path;
-use super::{Found, Runs};
+use super::Found;
 use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
@@ -30,55 +29,10 @@ const E16_FROM_MS: u64 = 500;
 /// A round trip, and what lies in the queue before it.
 const SLACK_S: f64 = 0.2;
 
-/// A mobile that sends is told to stop ahead of a gap, and to go on by one acknowledgement or by three more. With a window of 64 kB over
-/// 0.25 s, twice in each interval that is counted, it has that in flight all the time; after longer than its timeout, of a second, it starts
-/// over as any idle sender (RFC 5681).
+/// A mobile that sends is told to stop ahead of a gap, and to go on by one acknowledgement or by three more.
 const FREEZE_STACKS: [&str; 2] = ["tcp-2001+split", "tcp-bbr+split"];
 const GAPS_MS: [u64; 2] = [400, 4_000];
 const WAYS: [&str; 2] = ["one", "three"];
-
-fn frozen(gap_ms: u64, way: &str) -> Path {
-    let air = format!(
-        "kind = \"cable\"\nforward = {{ rate = \"20 Mbit/s\", delay = \"125 ms\", queue = \"1 MB\", outages = [{{ at = \"5 s\", for = \"{gap_ms} ms\" }}] }}\nreverse = \"same\""
-    );
-    let knobs = format!("sides = [{{ nodes = [\"mobile1\"], freeze = \"{way}\" }}]");
-    let seconds = u32::try_from(FROM_S as u64 + gap_ms / 1_000 + 3).unwrap_or(u32::MAX);
-    Path { seconds, knobs, flows: super::net::tcp("upload"), ..Path::over(&air) }
-}
-
-fn path(outage_ms: u64, tcp: &str, knobs: &str) -> Path {
-    let air = format!(
-        "kind = \"cable\"\nforward = {{ rate = \"6 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\", outages = [{{ at = \"5 s\", for = \"{outage_ms} ms\" }}] }}\nreverse = {{ rate = \"6 Mbit/s\", delay = \"2 ms\", queue = \"50 packets\", outages = [{{ at = \"5 s\", for = \"{outage_ms} ms\" }}] }}"
-    );
-    let seconds = u32::try_from(FROM_S as u64 + outage_ms * 2 / 1_000 + 3).unwrap_or(u32::MAX);
-    Path { seconds, tcp: tcp.into(), knobs: knobs.into(), ..Path::over(&air) }
-}
-
-fn proxied(outage_ms: u64) -> Path {
-    path(outage_ms, "", "sides = [{ nodes = [\"mobile1\"], tcp = { rto-max = \"3 s\" } }]")
-}
-
-/// Behind a proxy that tries often while nothing is heard.
-fn mobile(outage_ms: u64) -> Path {
-    path(outage_ms, "", "sides = [{ nodes = [\"mobile1\"], tcp = { probe = \"200 ms\" } }]")
-}
-
-pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
-    for floor in FLOORS_MS {
-        let path = path(HANDOVER_MS, &format!("rto-min = \"{floor} ms\"\nwindow = \"17520 B\""), "");
-        runs.once(&format!("e4-floor-{floor}"), "tcp-reno", &path);
-    }
-    for outage in OUTAGES_MS {
-        runs.once(&format!("e4-{outage}"), "tcp-cubic", &path(outage, "", ""));
-        runs.once(&format!("e4-{outage}"), "tcp-cubic+split", &proxied(outage));
-        runs.once(&format!("e16-{outage}"), "tcp-cubic+split", &mobile(outage));
-    }
-    for gap in GAPS_MS {
-        for way in WAYS {
-            FREEZE_STACKS.iter().for_each(|stack| runs.once(&format!("e16-{way}-{gap}"), stack, &frozen(gap, way)));
-        }
-    }
-}
 
 /// What the mobile sends from half a second to a second after a gap, as a share of what it sent before.
 fn kept(found: &Found<'_>, name: &str, stack: &str, gap_ms: u64) -> Vec<f64> {

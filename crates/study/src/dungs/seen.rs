@@ -1,7 +1,6 @@
 //! What a run gave: what arrived when, and what captures at the ends and on both sides of the proxy show.
 
-use super::Run;
-use super::net::BULK;
+use super::{BULK, Run};
 use crate::observe::{ready, run_stack, short};
 use crate::{StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
@@ -91,7 +90,7 @@ impl Seen {
 
 /// Runs it.
 pub(super) fn observe(run: &Run, options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Seen, StudyError> {
-    let (scenario, stack) = ready(&run.text, run.stack, options.seed.0 + run.seed)?;
+    let (scenario, stack) = ready(&run.text, &run.stack, options.seed.0 + run.seed)?;
     let out = options.out.join(super::ID).join(format!("captures-{}", run.key()));
     let pcap = out.join("pcap");
     let unwritable = |e: std::io::Error| RunError::Unwritable { path: pcap.clone(), why: e.to_string() };

@@ -1,7 +1,6 @@
 //! What a proxy does to the server: `S4-E8` (its round trips) and `S4-E11` (what the proxy holds).
 
-use super::net::Path;
-use super::{Found, Runs};
+use super::Found;
 use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
@@ -19,27 +18,6 @@ const BETWEEN: u64 = 1_024;
 const SEGMENT: f64 = 1_460.0;
 /// The cell's rate in bytes a second.
 const RATE: f64 = 744e3;
-
-/// As the source had it: delayed ACKs off, no threshold.
-fn proxied() -> Path {
-    Path { wire_us: 5_000, tcp: "ack-every = 1\nwindow = \"64 kB\"".into(), ..Path::wlan() }
-}
-
-fn bounded(kib: u64) -> Path {
-    let knobs = format!(
-        "buffer = \"{BETWEEN} B\"\nsides = [{{ nodes = [\"server\"], tcp = {{ window = \"{kib} KiB\" }} }}, {{ nodes = [\"mobile1\"], tcp = {{ send-buffer = \"{kib} KiB\" }} }}]"
-    );
-    Path { wire_us: FAR_MS * 500, knobs, seconds: 21, ..Path::wlan() }
-}
-
-pub(super) fn runs(runs: &mut Runs, _edition: Edition) {
-    for stack in STACKS {
-        runs.drawn("e8", stack, &proxied());
-    }
-    for kib in HALVES_KIB {
-        runs.captured(&format!("e11-{kib}"), STACKS[1], &bounded(kib));
-    }
-}
 
 pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
     let mut rows = Vec::new();

@@ -19,13 +19,13 @@ fn editions_hold_every_part() {
             Scenario::parse(&run.text, std::path::Path::new(".")).expect(&run.text);
         }
         let found = Found { runs: all.iter().map(|run| (run, Seen::default())).collect() };
-        for part in &TABLE {
-            let rows = (part.rows)(&Found { runs: Vec::new() }, edition);
-            assert!(rows.iter().any(|row| row.verdict == Verdict::Inconclusive), "{}", part.word);
+        for (part, rows) in TABLE {
+            let rows = rows(&Found { runs: Vec::new() }, edition);
+            assert!(rows.iter().any(|row| row.verdict == Verdict::Inconclusive), "{part}");
             assert!(rows.iter().all(|row| [Verdict::Inconclusive, Verdict::Info].contains(&row.verdict)));
         }
         assert!(!rows(&found, edition).is_empty());
-        assert!(PARTS.iter().zip(&TABLE).all(|(word, part)| *word == part.word));
+        assert!(PARTS.iter().zip(&TABLE).all(|(word, (part, _))| word == part));
     }
 }
 

@@ -1,16 +1,12 @@
 //! 802.11b: `S4-E1` (TCP beside UDP), `S4-E2` (round trips), `S4-E3` (positions), `S4-E12` (several users).
 
-use super::net::{Path, tcp, udp};
-use super::{Found, Runs};
+use super::Found;
 use crate::cells::{Aim, Head};
 use crate::document::{Edition, Row};
 use serde_json::json;
 
-/// The source's hosts were of 2003: no segmentation offload, and so no acknowledgement of every train of segments.
 const STACK: &str = "tcp-2001";
 const SPLIT: &str = "tcp-2001+split";
-const HOSTS: &str =
-    "ack-every = 2\nack-delay = \"200 ms\"\nrto-min = \"200 ms\"\nrto-initial = \"3 s\"\nsegment = \"1460 B\"";
 /// What the source read off iperf: 720 kByte/s down, 650 in the other direction, TCP 16 % below UDP.
 const DOWN: f64 = 720.0;
 const UP: f64 = 650.0;
@@ -36,29 +32,6 @@ fn sender(app: &str) -> &'static str {
     if app == "upload" { "mobile1-bus1" } else { "server-wire" }
 }
 
-fn hosts(window: u32) -> String {
-    format!("{HOSTS}\nwindow = \"{window} B\"")
-}
-
-fn at(position: u8, app: &str) -> Path {
-    Path { access: super::net::Access::Wlan(position), flows: tcp(app), tcp: hosts(WINDOW), ..Path::wlan() }
-}
-
-fn windowed(window: u32, app: &str) -> Path {
-    Path { tcp: hosts(window), ..at(1, app) }
-}
-
-fn users(count: usize, bursts: bool) -> Path {
-    let mut flows = tcp("download");
-    for n in 2..=count {
-        flows += &format!("[flows.other{n}]\napp = \"download\"\nfrom = \"mobile{n}\"\nto = \"server\"\n");
-    }
-    if bursts {
-        flows += "[flows.bursts]\napp = \"on-off\"\nfrom = \"server\"\nto = \"mobile1\"\nrate = \"4 Mbit/s\"\n";
-    }
-    Path { mobiles: count, flows, tcp: hosts(WINDOW), ..Path::wlan() }
-}
-
 /// The names of runs; the plain one stands for several rows.
 fn of_window(app: &str, window: u32) -> String {
     if window == WINDOW { format!("e1-{app}") } else { format!("e2-{app}-{window}") }
@@ -76,29 +49,6 @@ fn of_users(count: usize, bursts: bool) -> String {
 fn positions_of(app: &str, edition: Edition) -> Vec<u8> {
     let some = |position: &u8| app == "download" || edition == Edition::Full || [1, 4].contains(position);
     POSITIONS.into_iter().filter(some).collect()
-}
-
-pub(super) fn runs(runs: &mut Runs, edition: Edition) {
-    for app in WAYS {
-        runs.captured(&format!("e1-{app}"), STACK, &at(1, app));
-        for window in WINDOWS.into_iter().filter(|window| *window != WINDOW) {
-            runs.captured(&of_window(app, window), STACK, &windowed(window, app));
-        }
-        for position in positions_of(app, edition).into_iter().filter(|position| *position != 1) {
-            runs.captured(&of_position(app, position), STACK, &at(position, app));
-        }
-    }
-    // 9.8 Mbit/s are offered: more than the cell carries.
-    runs.add("e1-udp", "udp", &Path { flows: udp(1_470, 1_200), ..Path::wlan() });
-    for count in USERS {
-        for bursts in [false, true] {
-            for stack in [STACK, SPLIT] {
-                if (count, bursts, stack) != (1, false, STACK) {
-                    runs.captured(&of_users(count, bursts), stack, &users(count, bursts));
-                }
-            }
-        }
-    }
 }
 
 pub(super) fn rows(found: &Found<'_>, edition: Edition) -> Vec<Row> {
