@@ -46,6 +46,13 @@ pub(crate) struct Served {
     pub(crate) bytes: u64,
 }
 
+impl Served {
+    /// The same, but no rate above `most`.
+    pub(crate) fn at_most(self, most: Rate) -> Self {
+        Self { rate: self.rate.min(most), delivered: self.delivered.min(most), ..self }
+    }
+}
+
 /// A sliding window of arrivals.
 #[derive(Debug, Default)]
 pub(crate) struct Service {

@@ -21,6 +21,9 @@ const SETTLE_MIN: Span = Span::from_millis(5);
 const TRIAL_QUEUE_TARGETS: u64 = 2;
 const SLUMP_PACKETS: u64 = 2;
 const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
+/// What a spike of the delay held back arrives at once, at no rate of the link: more than was served in the last minute is believed up to this
+/// part of the rate at which the same packets were sent, for so much faster than the rate a packet may leave.
+const BELIEVED: (u64, u64) = (3, 2);
 
 impl Delay {
     pub(super) fn cruise(
@@ -33,6 +36,8 @@ impl Delay {
     ) {
         let target = self.target(forward);
         if let Some(served) = self.measure(sample, forward, queue, target) {
+            let sent = served.sent.scale(BELIEVED.0, BELIEVED.1);
+            let served = served.at_most(sent.max(self.rate).max(self.compete.best()));
             if !served.app_limited {
                 self.compete.note_served(sample.now, served.delivered);
             }
