@@ -32,6 +32,8 @@ const WINDOW_UNSCALED: u32 = 1 << 20;
 /// How long after the first packet that we saw of a connection the host may acknowledge what had passed before: by then its sender has sent
 /// again what was missing, or the way is slower than repairs from here are worth.
 const EARLIER: Span = Span::from_secs(10);
+/// So many acknowledgements in a row of less than the first one that we saw: that was forged, or reordering would be as deep as that.
+const CONTRADICTIONS: u32 = 3;
 /// Of the oldest directions so many are looked at for one to make room: a packet costs no more.
 const GLANCES: usize = 16;
 /// A connection with segments here of which was heard this lately is not over because a SYN says so: whoever begins anew after a crash repeats
@@ -81,8 +83,13 @@ struct Way {
     scale: Option<u8>,
     /// The host's own last number.
     host: Option<u32>,
+    /// The host itself has said something here. To nobody anything is sent again: whoever invents sources or numbers would have each of
+    /// its segments sent ten times.
+    speaks: bool,
     /// The last acknowledgement, and the window in it.
     acked: Option<(u32, u16)>,
+    /// Acknowledgements in a row of less, before any that answered a segment here.
+    contradictions: u32,
     /// Duplicates of it.
     duplicates: u32,
     /// Duplicates that answer superfluous repeats of ours (RFC 2883) and ask for nothing, and until when they may come.
@@ -125,10 +132,15 @@ impl Way {
     fn due(&self) -> Option<Instant> {
         // Behind a hole that its sender has to fill nothing is known to be lost.
         let is_next = |first: &Segment| self.acked.is_none_or(|(acked, _)| !before(acked, first.seq));
-        self.segments.front().filter(|first| first.tries < TRIES_MAX && is_next(first)).map(|first| {
+        let lost = |first: &&Segment| self.speaks && first.tries < TRIES_MAX && is_next(first);
+        self.segments.front().filter(lost).map(|first| {
             // Each try doubles it.
             first.at + self.rto().times(1 << first.tries.min(6)).min(RTO_MAX)
         })
+    }
+    /// The host has acknowledged up to the end of a segment here, or all that it has passed.
+    fn is_known(&self) -> bool {
+        self.is_whole || self.heard > self.born
     }
     /// No window is larger.
     fn reach(&self) -> u32 {
@@ -264,6 +276,7 @@ impl Snoop {
                 // Of an older connection's and this one's the larger: too small a bound ends repairs.
                 way.scale = way.scale.max(Some(shift));
                 way.host.get_or_insert(header.seq);
+                way.speaks = true;
             }
             let host = header.flags.has(Flags::ACK).then_some(header.ack);
             self.begin(now, (source, target), (header.seq.wrapping_add(1), len), is_snooped(target).then_some(host));
@@ -277,12 +290,14 @@ impl Snoop {
             self.octets -= way.octets();
         }
     }
-    /// Forgets the oldest direction of which nothing is kept and nothing was acknowledged: SYNs with invented sources leave such.
-    fn make_room(&mut self) {
+    /// Forgets the oldest direction of which nothing is kept and nothing was acknowledged, or whose host says nothing: SYNs and data with
+    /// invented sources leave such.
+    fn make_room(&mut self, now: Instant) {
         for _ in 0..GLANCES {
             let Some((born, direction)) = self.begun.pop_front() else { return };
-            let is_bare = |way: &Way| way.born == born && way.segments.is_empty() && way.round_trip.is_none();
-            if self.ways.get(&direction).is_some_and(is_bare) {
+            let is_silent = |way: &Way| !way.speaks && now.since(born) >= RTO_FIRST;
+            let is_bare = |way: &Way| way.segments.is_empty() && way.round_trip.is_none() || is_silent(way);
+            if self.ways.get(&direction).is_some_and(|way| way.born == born && is_bare(way)) {
                 self.forget(direction);
                 return;
             }
@@ -292,13 +307,16 @@ impl Snoop {
     fn way(&mut self, now: Instant, direction: Direction) -> Option<&mut Way> {
         if !self.ways.contains_key(&direction) {
             if self.ways.len() >= self.ways_max {
-                self.make_room();
+                self.make_room(now);
             }
             if self.ways.len() >= self.ways_max {
                 return None;
             }
             if self.begun.len() >= self.ways_max {
-                self.begun.pop_front();
+                // One that is over, if there is such a one.
+                let is_over = |(born, of): &(Instant, Direction)| self.ways.get(of).is_none_or(|way| way.born != *born);
+                let place = self.begun.iter().take(GLANCES).position(is_over).unwrap_or(0);
+                self.begun.remove(place);
             }
             self.begun.push_back((now, direction));
         }
@@ -313,7 +331,9 @@ impl Snoop {
             is_whole: false,
             scale: None,
             host: None,
+            speaks: false,
             acked: None,
+            contradictions: 0,
             duplicates: 0,
             owed: (0, now),
             round_trip: None,
@@ -331,12 +351,13 @@ impl Snoop {
         if old.is_some_and(|way| !way.segments.is_empty() && now.since(way.heard) < LIVE) {
             return;
         }
-        let scale = old.and_then(|way| way.scale);
+        let (scale, speaks) = old.map_or((None, false), |way| (way.scale, way.speaks));
         self.forget(direction);
         if let Some((host, way)) = snooped.and_then(|host| Some((host, self.way(now, direction)?))) {
             way.is_whole = true;
             way.host = host;
             way.scale = scale;
+            way.speaks = speaks;
             way.end = Some(first.wrapping_add(len));
             way.acked = Some((first, 0));
         }
@@ -344,6 +365,9 @@ impl Snoop {
     fn keep(&mut self, now: Instant, direction: Direction, (seq, len): (u32, u32), packet: &[u8]) {
         let end = seq.wrapping_add(len);
         let is_sent = self.ways.get_mut(&direction).is_none_or(|way| way.passed(end));
+        if self.octets + packet.len() > self.octets_max {
+            self.make_room(now);
+        }
         if !is_sent || self.octets + packet.len() > self.octets_max || self.way(now, direction).is_none() {
             self.done.not_kept += 1;
             return;
@@ -389,7 +413,7 @@ impl Snoop {
         // Of what did not pass here no host has anything: it is forged, or old, and would end all repairs up to there. But before we looked
         // a window of data may have passed, of which the first that we saw was the repeat of a hole.
         if before(end, ack) {
-            let is_late = way.is_whole || now.since(way.born) >= EARLIER;
+            let is_late = way.is_known() || now.since(way.born) >= EARLIER;
             if is_late || ack.wrapping_sub(end) > way.reach() {
                 self.done.beyond += 1;
                 return true;
@@ -397,9 +421,15 @@ impl Snoop {
             way.end = Some(ack);
         }
         if way.acked.is_some_and(|(last, _)| before(ack, last)) {
+            way.contradictions += u32::from(!way.is_known());
+            if way.contradictions >= CONTRADICTIONS {
+                self.forget(direction);
+            }
             return true;
         }
+        way.contradictions = 0;
         way.host = Some(seq);
+        way.speaks = true;
         match way.acked {
             Some(last) if last == (ack, window) && plain.is_some() => {
                 // The first block is what caused the acknowledgement: above it a hole, below it a copy.

@@ -258,6 +258,35 @@ fn what_passed_before_we_looked_may_be_acknowledged() {
     }
 }
 
+/// Whoever guesses the host's numbers acknowledges before it does, and what passed after that would be taken for acknowledged.
+#[test]
+fn a_forged_first_acknowledgement_costs_as_many_of_the_hosts_own() {
+    let mut snoop = Snoop::new(10, 1 << 20);
+    handle(&mut snoop, at(0), &data(0));
+    assert!(handle(&mut snoop, at(1), &ack(1 << 29, 500)));
+    for n in 1..4 {
+        handle(&mut snoop, at(n * 20), &data(n as u32 * SEGMENT));
+        assert_eq!(snoop.held(), (1, 0));
+        assert!(handle(&mut snoop, at(n * 20 + 10), &ack(n as u32 * SEGMENT, 500)));
+    }
+    assert_eq!(snoop.held(), (0, 0), "it is forgotten");
+    // Begun anew, it repairs; and once the host has answered a segment none is believed that goes beyond all that passed.
+    for n in 4..6 {
+        handle(&mut snoop, at(n * 20), &data(n as u32 * SEGMENT));
+    }
+    assert!(handle(&mut snoop, at(110), &ack(5 * SEGMENT, 500)));
+    assert!(handle(&mut snoop, at(111), &ack(1 << 29, 500)));
+    assert!(!handle(&mut snoop, at(112), &ack(5 * SEGMENT, 500)));
+    assert_eq!((snoop.poll_packet().as_deref(), snoop.done.beyond), (Some(&*data(5 * SEGMENT)), 1));
+    // What overtakes another by fewer is no sign.
+    for n in 6..9 {
+        handle(&mut snoop, at(120 + n), &data(n as u32 * SEGMENT));
+    }
+    assert!(handle(&mut snoop, at(130), &ack(8 * SEGMENT, 500)));
+    (0..9).for_each(|n| assert!(handle(&mut snoop, at(131 + n), &ack(7 * SEGMENT, 500))));
+    assert_eq!(snoop.held(), (1, 1_040));
+}
+
 #[test]
 fn what_was_blindly_sent_far_ahead_did_not_pass() {
     let blind = |seq| packet(ends(), (seq, 1), (Flags::ACK, 500), 1);
@@ -435,6 +464,40 @@ fn syns_with_invented_sources_take_no_room() {
         assert!(snoop.held().0 <= 100 && snoop.begun.len() <= 100);
     }
     assert_eq!((served, snoop.held().1), (1_000, 0));
+}
+
+#[test]
+fn data_with_invented_sources_is_sent_once_and_takes_no_room() {
+    let mut snoop = Snoop::new(100, 100 * 1_040);
+    let mut served = 0;
+    for n in 0..1_000_u16 {
+        let now = u64::from(n) * 1_000;
+        snoop.handle_timeout(at(now));
+        assert_eq!(snoop.poll_packet(), None, "{n}: to nobody");
+        // Of connections that nobody has; some begin with what their server would say.
+        for port in 0..60 {
+            let flood = [SocketAddr::from(([203, 0, port, 1], 1_024 + n)), ends()[1]];
+            if port % 2 == 0 {
+                handle(&mut snoop, at(now), &packet(flood, (u32::MAX, 1), (SYN_ACK, 500), 0));
+            }
+            handle(&mut snoop, at(now), &packet(flood, (0, 1), (Flags::ACK, 500), SEGMENT));
+        }
+        let both = [SocketAddr::from(([10, 3, 0, 2], 2_000 + n)), ends()[1]];
+        let back = [both[1], both[0]];
+        handle(&mut snoop, at(now + 999), &packet(back, (0, 0), (Flags::SYN, 500), 0));
+        handle(&mut snoop, at(now + 999), &packet(both, (99, 1), (SYN_ACK, 500), 0));
+        // Its first segment is lost, and what was said of the second asks for it.
+        for k in 0..2 {
+            let segment = packet(both, (100 + k * SEGMENT, 1), (Flags::ACK, 500), SEGMENT);
+            handle(&mut snoop, at(now + 999), &segment);
+        }
+        handle(&mut snoop, at(now + 999), &packet(back, (1, 100), (Flags::ACK, 500), 0));
+        handle(&mut snoop, at(now + 999), &packet(back, (1, 100), (Flags::ACK, 500), 0));
+        served += u32::from(snoop.poll_packet().is_some());
+        handle(&mut snoop, at(now + 999), &packet(back, (1, 100), (Flags::RST, 0), 0));
+        assert!(snoop.held().0 <= 100 && snoop.held().1 <= 100 * 1_040);
+    }
+    assert!(served >= 990, "{served}");
 }
 
 #[test]
