@@ -136,6 +136,11 @@ pub(crate) fn packets(
     loop {
         let empty = reader.data().is_empty();
         match reader.next() {
+            // Nothing on a wire has no octets: both lengths of a packet were zeroed, and its data follow as if they were the next.
+            Ok((_, PcapBlockOwned::Legacy(packet))) if packet.caplen == 0 && packet.origlen == 0 => {
+                ending.damage = Some("a packet has no length".to_owned());
+                break;
+            }
             Ok((length, block)) => {
                 let holds = holds_packet(&block);
                 let go_on = state.block(block, &mut each) && !state.old;

@@ -167,7 +167,7 @@ fn a_small_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_i
     // Of pcap a head of 24 octets, then packets of 16 and 40 or 90: the third begins at 136.
     const THIRD: usize = 24 + 2 * 56;
     let alike = |file: &mut Vec<u8>, places: &[usize]| places.iter().for_each(|at| file[*at] ^= 0x40);
-    let kinds: [(&str, Vec<u8>, Change<'_>, bool); 14] = [
+    let kinds: [(&str, Vec<u8>, Change<'_>, bool); 15] = [
         ("cut off in pcap", pcap(false, false), &|file| file.truncate(file.len() - 7), false),
         ("cut off in the first of its packets but one", pcap(false, true), &|file| file.truncate(THIRD + 20), false),
         ("cut off in a head", pcap(true, false), &|file| file.truncate(THIRD + 9), false),
@@ -176,6 +176,7 @@ fn a_small_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_i
         ("a length of pcap, of the other order", pcap(false, true), &|file| file[THIRD + 10] ^= 0x40, true),
         ("the length of a block", pcapng(), &|file| file[starts[4] + 5] ^= 0x40, true),
         ("the second length of a block", pcapng(), &|file| file[starts[5] - 4] ^= 1, true),
+        ("a packet without lengths", pcap(false, false), &|file| file[THIRD + 8..THIRD + 16].fill(0), true),
         ("all lengths of a packet alike", pcap(false, false), &|file| alike(file, &[THIRD + 9, THIRD + 13]), true),
         (
             "all lengths of a block alike",
@@ -199,6 +200,12 @@ fn a_small_capture_of_which_most_lies_behind_damage_is_told_from_one_whose_end_i
         assert!(ending.damage.is_some(), "{kind}");
         assert_eq!(ending.is_mostly_lost(), lost, "{kind}: {ending:?}");
     }
+    // The last packet's lengths are gone: it is not counted as a packet of no octets.
+    let (whole, mut file) = (pcap(false, false), pcap(false, false));
+    let last = file.len() - 56;
+    file[last + 8..last + 16].fill(0);
+    let (whole, trace) = (read(&whole).unwrap(), read(&file).unwrap());
+    assert_eq!((trace.packets + 1, trace.ending.damage.is_some()), (whole.packets, true));
     // Behind keys of which each has a block, which are no part of what was captured.
     let (mut head, file) = (Vec::new(), pcapng());
     put_head(&mut head, LINKTYPE_RAW, "test", 0);
