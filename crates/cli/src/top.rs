@@ -222,7 +222,7 @@ impl View {
         let height = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
         let rows = [
             Constraint::Length(1),
-            Constraint::Length(height(self.lanes.len() + 1)),
+            Constraint::Length(if self.lanes.is_empty() { 0 } else { height(self.lanes.len() + 1) }),
             Constraint::Length(height(self.helps.len() + 1)),
             Constraint::Min(0),
             Constraint::Length(1),
@@ -230,17 +230,40 @@ impl View {
         let [title, lanes, helps, flows, foot] = Layout::vertical(rows).areas(frame.area());
         // Names and addresses of others move no cursor.
         frame.render_widget(Line::from(text::line(&self.title, usize::MAX).into_owned()), title);
-        frame.render_widget(table(LANES, &self.lanes, [20, 6, 10, 10, 15, 15, 10, 8, 8]), lanes);
+        let widths = [20, 6, 10, 10, 15, 15, 10, 8, 8];
+        frame.render_widget(table(LANES, &self.lanes, widths, lanes.width), lanes);
         frame.render_widget(Paragraph::new(self.helps.join("\n")), helps);
-        frame.render_widget(table(self.heads, &self.flows, [22, 22, 10, 10, 15, 15, 10, 11, 6]), flows);
+        let widths = [22, 22, 10, 10, 15, 15, 10, 11, 6];
+        frame.render_widget(table(self.heads, &self.flows, widths, flows.width), flows);
         frame.render_widget(Line::from(self.foot), foot);
     }
 }
 
-fn table(heads: [&str; 9], rows: &[Fields], widths: [u16; 9]) -> Table<'static> {
-    let head = Row::new(heads.map(|head| Cell::from(head.to_owned()))).style(Style::new().add_modifier(Modifier::BOLD));
-    let row = |fields: &Fields| Row::new(fields.clone().map(|f| Cell::from(text::line(&f, usize::MAX).into_owned())));
-    Table::new(rows.iter().map(row), widths.map(Constraint::Length)).header(head)
+/// Columns that a narrow screen goes without, the first of them first: who it is and the rates stay.
+const DISPENSABLE: [usize; 5] = [8, 3, 2, 7, 6];
+
+fn table(heads: [&str; 9], rows: &[Fields], mut widths: [u16; 9], room: u16) -> Table<'static> {
+    // Names and addresses as long as they are.
+    for (column, width) in widths.iter_mut().enumerate().take(2) {
+        let longest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        *width = (*width).max(u16::try_from(longest).unwrap_or(u16::MAX));
+    }
+    let mut columns: Vec<usize> = (0..heads.len()).collect();
+    for dispensable in DISPENSABLE {
+        // One between each two.
+        let needed: usize = columns.iter().map(|column| usize::from(widths[*column]) + 1).sum();
+        if needed <= usize::from(room) + 1 {
+            break;
+        }
+        columns.retain(|column| *column != dispensable);
+    }
+    let of = |fields: &[String]| {
+        let cell = |column: &usize| Cell::from(text::line(&fields[*column], usize::MAX).into_owned());
+        Row::new(columns.iter().map(cell).collect::<Vec<_>>())
+    };
+    let head = of(&heads.map(str::to_owned)).style(Style::new().add_modifier(Modifier::BOLD));
+    let widths = columns.iter().map(|column| Constraint::Length(widths[*column])).collect::<Vec<_>>();
+    Table::new(rows.iter().map(|row| of(row)), widths).header(head)
 }
 
 fn of_peer(before: Option<&Peer>, p: &Peer, seconds: f64) -> Fields {
@@ -427,6 +450,30 @@ mod tests {
         let of =
             |mode: &str| View::of_proxy(None, &proxy::Report { mode: mode.into(), ..Default::default() }).to_text();
         assert!(of("snoop").contains("a snoop ends no connections") && !of("split").contains("ends no"));
+    }
+
+    #[test]
+    fn a_narrow_screen_shows_who_and_how_fast_and_no_empty_table() {
+        let half = || Some(proxy::Half { in_bytes: 5_000, rtt_ms: Some(62.0), ..proxy::Half::default() });
+        let report = |uptime_s: f64, in_bytes| {
+            let (source, target) = ("192.168.100.217:54321".into(), "203.113.100.219:65432".into());
+            let near = Some(proxy::Half { in_bytes, ..proxy::Half::default() });
+            let connection_list = vec![proxy::Connection { source, target, near, far: half(), ..Default::default() }];
+            Seen::Proxy(Box::new(proxy::Report { uptime_s, connection_list, ..Default::default() }))
+        };
+        let view = View::seen(Some(&report(1.0, 0)), &report(2.0, 154_320_000));
+        let screen = |width| {
+            let mut terminal = Terminal::new(TestBackend::new(width, 12)).unwrap();
+            terminal.draw(|frame| view.draw(frame)).unwrap();
+            terminal.backend().to_string()
+        };
+        for width in [80, 200] {
+            let shown = screen(width);
+            for part in ["192.168.100.217:54321 ", "203.113.100.219:65432 ", "1234.56 Mbit/s"] {
+                assert!(shown.contains(part), "{part} on\n{shown}");
+            }
+            assert_eq!((shown.contains("peer, lane"), shown.contains("age")), (false, width == 200), "{shown}");
+        }
     }
 
     #[test]
