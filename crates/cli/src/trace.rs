@@ -4,9 +4,10 @@ use crate::progress::Meter;
 use crate::{Failure, Outcome, interrupt, print, unwritable};
 use clap::Args;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use wavelane_base::text;
 use wavelane_probe::trace::{self, Direction, Input, Trace, Unread};
 use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs, parquet};
 use wavelane_run::NewFile;
@@ -214,8 +215,11 @@ const TEMPORARY: &str = "the folder of temporary files (TMPDIR)";
 /// Writes the JSON document to standard output until `stop` is set.
 fn write_document(analysed: &Trace, name: &str, stop: &AtomicBool) -> Outcome {
     crate::closed()?;
-    let mut out = BufWriter::new(Stoppable { out: std::io::stdout().lock(), stop });
-    match trace::write_json(analysed, name, &mut out).and_then(|()| out.flush()) {
+    let out = std::io::stdout().lock();
+    // As all that is printed; of JSON's strings controls alone are escaped.
+    let name = if out.is_terminal() { text::line(name, usize::MAX) } else { name.into() };
+    let mut out = BufWriter::new(Stoppable { out, stop });
+    match trace::write_json(analysed, &name, &mut out).and_then(|()| out.flush()) {
         _ if stop.load(Ordering::Relaxed) => {
             // What is in the buffer is of no use.
             drop(out.into_parts());
