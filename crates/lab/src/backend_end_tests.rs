@@ -53,7 +53,17 @@ every = "100 ms"
 "#,
     );
     let out = Out::new("cancel");
-    let cancelled = AtomicBool::new(false);
+    let cancelled = AtomicBool::new(true);
+    let mut context = RunContext {
+        out: &out.0,
+        label: "test".into(),
+        captures: wavelane_run::CaptureExtent::Headers,
+        progress: &mut |p| panic!("while it is built: {}", p.note),
+        cancelled: &cancelled,
+    };
+    let raw = LabBackend.run_stack(&scenario, tcp(TcpKind::Cubic), scenario.seed, &mut context);
+    assert_eq!(raw.unwrap_err(), BackendError::Cancelled);
+    cancelled.store(false, Ordering::Relaxed);
     let mut cancelled_at = None;
     let mut note = |p: Progress| {
         if p.at > Span::from_secs(1) && cancelled_at.is_none() {

@@ -191,7 +191,8 @@ impl Bench {
         let (scenario, stack) = (boxed(), kind.stack());
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false, logs: None };
-        let world = World::build(&scenario, Plan::of(&scenario)?, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
+        let plan = Plan::of(&scenario)?;
+        let world = World::build(&scenario, plan, Seed(0), &controls, Veth::Offloaded, &no_capture, cancelled)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let entrance = sockets::at(address, PORT);
         let listener = sockets::listen(&world.nodes[SERVER], entrance, controls[CLIENT])?;
@@ -257,7 +258,8 @@ impl Bench {
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let control = controls[CLIENT];
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false, logs: None };
-        let world = World::build(&scenario, Plan::of(&scenario)?, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
+        let plan = Plan::of(&scenario)?;
+        let world = World::build(&scenario, plan, Seed(0), &controls, Veth::Offloaded, &no_capture, cancelled)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let server = sockets::at(address, PORT);
         let listener = sockets::listen(&world.nodes[SERVER], server, control)?;

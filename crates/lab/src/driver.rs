@@ -515,8 +515,10 @@ impl<M: Machine> Pump<M> {
             let _ = self.ports.ends[end ^ 1].port.write(packet);
             return Ok(());
         }
-        // Packets due before this one arrived leave the machine first.
-        self.current.serve(real, &mut self.ports);
+        // Packets due before this one arrived leave the machine first, all of them: it takes this one at its own time.
+        while self.current.deadline().is_some_and(|due| due <= real) {
+            self.current.serve(real, &mut self.ports);
+        }
         let local = self.current.local(real);
         // A channel does not parse headers, so the fields its queues use are read here.
         let meta = match of_packets {

@@ -39,7 +39,8 @@ impl Ground {
     pub fn build(scenario: Scenario, seed: Seed, stack: Stack, out: &Path) -> Result<Self, BackendError> {
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false, logs: None };
-        let world = World::build(&scenario, Plan::of(&scenario)?, seed, &controls, Veth::Packets, &no_capture)?;
+        let (plan, never) = (Plan::of(&scenario)?, AtomicBool::new(false));
+        let world = World::build(&scenario, plan, seed, &controls, Veth::Packets, &no_capture, &never)?;
         world.begin(realtime::now());
         let logs = program::logs(out)?;
         Ok(Self { scenario, programs: Vec::new(), logs, world })

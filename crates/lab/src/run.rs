@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         };
         let guarded = (stack.option == StackOption::Rts).then(|| scenario.clone().with_rts());
         let built = guarded.as_ref().unwrap_or(scenario);
-        let world = World::build(built, plan, seed, &controls, Veth::Packets, &recording)?;
+        let world = World::build(built, plan, seed, &controls, Veth::Packets, &recording, context.cancelled)?;
         let gateways = match stack.has_gateways() {
             true => {
                 let (out, label, key_log) = (context.out, context.label.clone(), context.key_log());

@@ -2,8 +2,9 @@
 
 use crate::LabError;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use wavelane_host::netns::Netns;
 
 /// What to do when `ip` is missing.
@@ -63,19 +64,34 @@ pub(crate) fn output(ns: &Netns, mut command: Command, remedy: &'static str) -> 
     Err(LabError::Failed { program, said })
 }
 
-/// Runs `ip` with several commands at once inside `ns`, one per line.
+/// How `ip` names the line of a batch at which it stopped.
+const STOPPED_AT: &str = "Command failed -:";
+
+/// Runs one `ip` with several commands inside `ns`, one per line, up to the first that fails.
 pub(crate) fn ip(ns: &Netns, lines: &[String]) -> Result<(), LabError> {
-    for line in lines {
-        let mut command = command("ip");
-        command.args(line.split_whitespace());
-        output(ns, command, INSTALL_IP).map_err(|error| match error {
-            LabError::Failed { said, .. } => {
-                LabError::Failed { program: format!("'ip {line}' for node {}", ns.name()), said }
-            }
-            other => other,
-        })?;
+    if lines.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let mut command = command("ip");
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let batch = lines.join("\n") + "\n";
+    let output = ns.run(move || {
+        let mut child = command.spawn()?;
+        // It reads everything before it can have said more than a pipe holds; one that ended early says why.
+        let given = child.stdin.take().map(|mut stdin| stdin.write_all(batch.as_bytes()));
+        let output = child.wait_with_output()?;
+        if output.status.success() { given.unwrap_or(Ok(())).map(|()| output) } else { Ok(output) }
+    })?;
+    let output = output.map_err(|error| LabError::Program { program: "ip".into(), error, remedy: INSTALL_IP })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let number = text.lines().find_map(|line| line.strip_prefix(STOPPED_AT)?.trim().parse::<usize>().ok());
+    let line = number.and_then(|number| lines.get(number.checked_sub(1)?)).map_or("-batch", |line| line.trim());
+    let said = text.lines().rfind(|l| !l.trim().is_empty() && !l.starts_with(STOPPED_AT));
+    let said = said.unwrap_or("(it said nothing)").trim().to_owned();
+    Err(LabError::Failed { program: format!("'ip {line}' for node {}", ns.name()), said })
 }
 
 /// Ticks per second in `/proc`: USER_HZ, which is 100 on every Linux architecture that Rust's tier 1 covers.
@@ -94,7 +110,25 @@ pub(crate) fn processor_seconds() -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    #[test]
+    fn the_line_at_which_ip_stops_is_named() {
+        let Ok(ns) = Netns::new(&format!("{}-batch", std::process::id())) else {
+            return eprintln!("SKIPPED (a network namespace needs root)");
+        };
+        let lines = ["link set lo up", "addr add 10.9.9.1/32 dev lo", "link set nothing up", "link set lo down"];
+        let why = ip(&ns, &lines.map(str::to_owned)).unwrap_err().to_string();
+        assert!(why.contains("'ip link set nothing up' for node") && why.contains("nothing\""), "{why}");
+        let mut show = command("ip");
+        show.args(["addr", "show", "lo"]);
+        let text = String::from_utf8(output(&ns, show, INSTALL_IP).unwrap().stdout).unwrap();
+        assert!(
+            text.contains("10.9.9.1") && text.contains("UP"),
+            "what stands before is done, what follows is not: {text}"
+        );
+    }
 
     #[test]
     fn programs_are_found_in_the_path_or_not_at_all() {

@@ -11,6 +11,7 @@ use crate::tools;
 use crate::topology::{Plan, Wire};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_base::{Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::bluetooth::Bluetooth;
 use wavelane_channel::cable::RING_BOUND;
@@ -117,7 +118,7 @@ pub(crate) struct Recording<'a> {
 
 impl World {
     /// Builds everything according to `plan`. `controls` holds per node the congestion control that its routes pin; `recording` says what
-    /// is captured between gateways.
+    /// is captured between gateways. Of many nodes and wires it takes seconds, and ends early if it is `cancelled`.
     pub(crate) fn build(
         scenario: &Scenario,
         plan: Plan,
@@ -125,9 +126,12 @@ impl World {
         controls: &[&str],
         veth: Veth,
         recording: &Recording<'_>,
+        cancelled: &AtomicBool,
     ) -> Result<Self, LabError> {
+        let go_on = || if cancelled.load(Ordering::Relaxed) { Err(LabError::Cancelled) } else { Ok(()) };
         let mut nodes = Vec::new();
         for node in &scenario.nodes {
+            go_on()?;
             let ns = Netns::new(&format!("{}-{}", std::process::id(), node.name))?;
             settle(&ns, node.kind)?;
             if node.kind == NodeKind::Endpoint {
@@ -153,11 +157,12 @@ impl World {
                     None
                 }
                 ([wire], ChannelKind::Serial(_)) => Some(world.line(channel, *wire, seed, recording)?),
-                (wires, _) => Some(world.emulate(scenario, (i, wires), seed, recording)?),
+                (wires, _) => Some(world.emulate(scenario, (i, wires), seed, recording, &go_on)?),
             };
             world.channels.push(running);
         }
         for (node, control) in controls.iter().enumerate() {
+            go_on()?;
             let of_tcp = match scenario.nodes[node].kind {
                 NodeKind::Endpoint => kernel::of_routes(&scenario.tcp),
                 _ => String::new(),
@@ -238,10 +243,12 @@ impl World {
         (i, wires): (usize, &[usize]),
         seed: Seed,
         recording: &Recording<'_>,
+        go_on: &dyn Fn() -> Result<(), LabError>,
     ) -> Result<Running, LabError> {
         let channel = &scenario.channels[i];
         let mut ends = Vec::new();
         for (number, end) in wires.iter().flat_map(|wire| [(*wire, 0), (*wire, 1)]) {
+            go_on()?;
             let wire = &self.plan.wires[number];
             let [node, other] = [end, 1 - end].map(|end| &scenario.nodes[wire.ends[end]].name);
             let capture = match (wire.counted, channel.cell()) {
