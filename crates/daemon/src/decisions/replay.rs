@@ -7,6 +7,7 @@ use crate::control::ClientId;
 use crate::keys;
 use crate::system::installed::Change;
 use crate::system::part::Part;
+use crate::system::rules;
 use std::path::{Path, PathBuf};
 use wavelane_base::{Instant, Octets, Quantity, Span};
 
@@ -27,14 +28,21 @@ pub(super) fn config(line: &str) -> Option<Config> {
     for word in line.split(' ') {
         match (word.split_once('='), word.strip_prefix("tun:")) {
             (Some((name, networks)), _) => {
-                let (name, key) = name.split_once('@').unwrap_or((name, name));
-                let mut octets = key.bytes().cycle();
-                let key = keys::to_base64(&[0; keys::KEY_LEN].map(|_| octets.next().unwrap_or_default()));
+                let mut octets = name.bytes().cycle();
+                let (name, key) = match name.split_once('@') {
+                    // What is shown of a key is how this one begins.
+                    Some((name, shown)) if shown.len() == words::KEY_SHOWN => {
+                        (name, format!("{shown}{}", &keys::to_base64(&[0; keys::KEY_LEN])[shown.len()..]))
+                    }
+                    Some(_) => return None,
+                    None => (name, keys::to_base64(&[0; keys::KEY_LEN].map(|_| octets.next().unwrap_or_default()))),
+                };
                 let networks: Vec<&str> = networks.split('+').filter(|network| !network.is_empty()).collect();
                 rest += &format!("[[peer]]\nname = {name:?}\npublic_key = \"{key}\"\nroutes = {networks:?}\n");
             }
             (None, Some(device)) => rest += &format!("[tun]\nname = {device:?}\n"),
             (None, None) if word == "apart" => {}
+            (None, None) if word == "keep" => text += "source = \"keep\"\n",
             (None, None) => {
                 text += &format!("on_failure = {word:?}\n");
                 rest += "[intercept]\nlocal = true\n";
@@ -96,7 +104,7 @@ pub fn replay(recording: &str) -> Result<String, String> {
         out += &format!("{line}\n");
         if let Some(start) = line.strip_prefix("start ") {
             let config = config(start).ok_or(line)?;
-            running = Some((Decisions::new(config.intercept.is_some(), config.peers.len()), config));
+            running = Some((Decisions::new(rules::needed(&config), config.peers.len()), config));
         }
         let Some((at, happened)) = line.split_once(' ') else { continue };
         let (Ok(at), Some((decisions, config))) = (at.parse::<f64>(), &mut running) else { continue };

@@ -3,15 +3,17 @@
 use super::{Event, Of, Order, Reached};
 use crate::config::{Config, prefix_text};
 use crate::keys;
+use crate::system::rules;
 
 /// Octets of a key's text that tell it from others.
-const KEY_SHOWN: usize = 8;
+pub(super) const KEY_SHOWN: usize = 8;
 
-/// What of a configuration decides: `open`, `closed` or `apart`, the device, and peers with their networks, such as `b@key=10.0.3.0/24`.
+/// What of a configuration decides: `open` or `closed` if it intercepts, `keep` if it has rules without that, else `apart`; the device, and peers with their networks, such as `b@key=10.0.3.0/24`.
 pub(crate) fn line(config: &Config) -> String {
     let how = match () {
         () if config.is_open() => "open",
         () if config.is_closed() => "closed",
+        () if rules::needed(config) => "keep",
         () => "apart",
     };
     let peer = |peer: &crate::config::Peer| {
@@ -74,9 +76,9 @@ pub(crate) fn order<S>(config: &Config, order: &Order<S>, name: impl Fn(&S) -> S
         Order::Discard(syn) => format!("discard {}", name(syn)),
         Order::Refuse(syn) => format!("refuse {}", name(syn)),
         Order::Check(None) => "check the file".into(),
-        Order::Check(Some(former)) => format!("check the former of {} peers", former.peers.len()),
-        Order::Lead(config) => format!("lead {} peers", config.peers.len()),
-        Order::PutInForce(config) => format!("put in force {} peers", config.peers.len()),
+        Order::Check(Some(former)) => format!("check {}", line(former)),
+        Order::Lead(config) => format!("lead {}", line(config)),
+        Order::PutInForce(config) => format!("put in force {}", line(config)),
         Order::Tell(client, Ok(text)) => format!("tell {}: {text}", client.0),
         Order::Tell(client, Err(text)) => format!("tell {}, refused: {text}", client.0),
     };

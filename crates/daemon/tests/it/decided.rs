@@ -42,7 +42,7 @@ fn what_a_real_run_decided_is_replayed() {
         "    give back [b]\n",
         " kernel Down ok\n",
         " up b\n    give back []\n",
-        "=10.3.0.0/25+fd00:3::/64\n    lead 1 peers\n",
+        "=10.3.0.0/25+fd00:3::/64\n    lead open b@",
         " in force as the file has it",
         " checked refused: gateway.name cannot change",
         " kernel Back(Routes) ok\n    count state_put_back\n",
