@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::panic::PanicHookInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,8 @@ const REFILL: Span = Span::from_millis(100);
 const QUEUE_MAX: usize = 256;
 /// Characters of a line; the rest is cut.
 const LINE_MAX: usize = 1_000;
+/// Names what standard error leads to where that is systemd's journal (systemd.exec(5)).
+const JOURNAL: &str = "JOURNAL_STREAM";
 /// How long the last lines of a process may take to be written.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -85,6 +88,9 @@ fn printable(text: &str) -> String {
     text.chars().take(LINE_MAX).map(|c| if text::moves(c) { ' ' } else { c }).collect()
 }
 
+/// How lines end that tell of one.
+const FAULT: &str = ": this is a fault in wavelaned, please report it";
+
 enum Order {
     Line(String),
     /// Says when everything before it was written.
@@ -102,13 +108,19 @@ impl Pen {
     /// Starts a writer to standard error.
     pub fn open() -> io::Result<Self> {
         // A descriptor of its own: the standard library's holds a lock for as long as a write takes.
-        Self::to(File::from(io::stderr().as_fd().try_clone_to_owned()?))
+        let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        let journal = std::env::var(JOURNAL).unwrap_or_default();
+        let leads_there = out.metadata().is_ok_and(|of| journal == format!("{}:{}", of.dev(), of.ino()));
+        Self::to(out, leads_there)
     }
-    fn to(mut out: impl Write + Send + 'static) -> io::Result<Self> {
+    /// Each line begins with its level if the reader takes that for what it is.
+    fn to(mut out: impl Write + Send + 'static, has_levels: bool) -> io::Result<Self> {
         let (orders, queue) = sync_channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&lost);
-        std::thread::Builder::new().name("log".into()).spawn(move || write_all(&queue, &mut out, &counter))?;
+        std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || write_all(&queue, (&mut out, has_levels), &counter))?;
         Ok(Self { orders, lost })
     }
     /// Writes a line soon, or counts it as lost.
@@ -128,14 +140,27 @@ impl Pen {
     pub fn take_panics(&self) {
         let pen = self.clone();
         std::panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
-            pen.put(&format!("{info}: this is a fault in wavelaned, please report it"));
+            pen.put(&format!("{info}{FAULT}"));
             pen.flush();
         }));
     }
 }
 
+/// How lines begin that tell of what is not as it should be.
+const WARNING: &str = "warning: ";
+
+/// A line's level as the journal takes it (sd-daemon(3)).
+fn level(line: &str) -> &'static str {
+    match () {
+        () if line.starts_with(WARNING) => "<4>",
+        () if line.ends_with(FAULT) => "<2>",
+        () => "<6>",
+    }
+}
+
 /// The writer's whole life.
-fn write_all(queue: &Receiver<Order>, out: &mut impl Write, lost: &AtomicU64) {
+fn write_all(queue: &Receiver<Order>, (out, has_levels): (&mut impl Write, bool), lost: &AtomicU64) {
+    let level = |line: &str| if has_levels { level(line) } else { "" };
     let mut said = 0;
     for order in queue {
         let line = match order {
@@ -148,10 +173,10 @@ fn write_all(queue: &Receiver<Order>, out: &mut impl Write, lost: &AtomicU64) {
         let lost_so_far = lost.load(Ordering::Relaxed);
         let gap = match lost_so_far - said {
             0 => String::new(),
-            n => format!("wavelaned: {n} messages could not be written here\n"),
+            n => format!("{}wavelaned: {n} messages could not be written here\n", level(WARNING)),
         };
         // One call per order, so that no line is torn.
-        match out.write_all(format!("{gap}wavelaned: {line}\n").as_bytes()) {
+        match out.write_all(format!("{gap}{}wavelaned: {line}\n", level(&line)).as_bytes()) {
             Ok(()) => said = lost_so_far,
             Err(_) => drop(lost.fetch_add(1, Ordering::Relaxed)),
         }
@@ -167,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_cut_and_counted() {
-        let mut log = Log::with(Instant::ZERO, Pen::to(io::sink()).unwrap());
+        let mut log = Log::with(Instant::ZERO, Pen::to(io::sink(), false).unwrap());
         let now = Instant::from_millis(50);
         let admitted = (0..1_000).filter(|_| log.admit(now, "x").is_some()).count();
         assert_eq!(admitted, 100);
@@ -182,10 +207,29 @@ mod tests {
         assert_eq!(printable(&"x".repeat(1 << 20)).len(), LINE_MAX);
     }
 
+    /// `journalctl -p warning` shows what is not as it should be.
+    #[test]
+    fn the_journal_gets_levels_and_others_do_not() {
+        for (has_levels, wanted) in [
+            (true, "<6>wavelaned: up\n<4>wavelaned: warning: no\n"),
+            (false, "wavelaned: up\nwavelaned: warning: no\n"),
+        ] {
+            let (mut reader, writer) = UnixStream::pair().unwrap();
+            let pen = Pen::to(writer, has_levels).unwrap();
+            pen.put("up");
+            pen.put("warning: no");
+            drop(pen);
+            let mut text = String::new();
+            reader.read_to_string(&mut text).unwrap();
+            assert_eq!(text, wanted);
+        }
+        assert_eq!(level(&format!("panicked{FAULT}")), "<2>");
+    }
+
     #[test]
     fn a_stopped_log_reader_costs_counted_lines() {
         let (mut reader, writer) = UnixStream::pair().unwrap();
-        let pen = Pen::to(writer).unwrap();
+        let pen = Pen::to(writer, false).unwrap();
         for i in 0..20_000 {
             pen.put(&format!("{i:0900}"));
         }
@@ -214,7 +258,7 @@ mod tests {
     #[test]
     fn a_full_disk_loses_log_lines_only() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let pen = Pen::to(full).unwrap();
+        let pen = Pen::to(full, false).unwrap();
         pen.put("one");
         pen.put("two");
         pen.flush();
