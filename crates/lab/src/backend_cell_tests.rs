@@ -114,3 +114,32 @@ fn categories_are_asked_for_by_flow() {
     let (_, why) = review.refusal().unwrap();
     assert!(why.contains("flow 'plain' between the same has another category"), "{why}");
 }
+
+/// Of 802.11b at 11 Mbit/s with the long preamble one station's datagrams get 6.2 Mbit/s without a backlog's collisions.
+#[test]
+fn datagrams_cross_a_cell_at_a_rate_without_end_and_so_many_at_a_time() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let run_of = |app: &str| {
+        let text = format!(
+            "duration = \"3 s\"\nstacks = [\"tcp-cubic\"]\nnodes = {{ a = \"endpoint\", b = \"endpoint\" }}\n\
+             [channels.air]\nkind = \"wifi\"\nphy = \"802.11b\"\nrate = \"11 Mbit/s\"\nnodes = [\"a\", \"b\"]\nqueue = \"50 packets\"\n\
+             [flows.of]\n{app}\nfrom = \"a\"\nto = \"b\"\n"
+        );
+        let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+        assert_eq!(LabBackend.review(&scenario).refusal(), None);
+        let (raw, ..) = run(&scenario, tcp(TcpKind::Cubic), "datagrams");
+        let raw = raw.unwrap();
+        let flow = &raw.flows[0];
+        assert!(flow.completed, "nothing is damaged: {:?}", raw.notes);
+        (flow.octets, raw.radios[0].queue_full)
+    };
+    let (octets, full) = run_of("app = \"cbr\"\nevery = \"10 ms\"\nsize = \"500 B\"");
+    assert!((295 * 500..=300 * 500).contains(&octets) && full == 0, "{octets} of 300 datagrams, {full} dropped");
+    let (octets, full) = run_of("app = \"saturate\"");
+    assert!((1_900_000..=2_400_000).contains(&octets) && full > 100, "{octets} octets, {full} dropped");
+    let (octets, full) = run_of("app = \"window\"\npackets = 8");
+    assert!((1_200_000..=2_200_000).contains(&octets) && full == 0, "{octets} octets, {full} dropped");
+}

@@ -115,9 +115,10 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
                 Treatment::Refused(format!("keystrokes of {} B: choose 1 to 65536", size.get()))
             }
             _ if in_cell && let Some(why) = cell::confused(scenario, flow) => Treatment::Refused(why),
-            (app, _) if lacks_program(app) => {
-                Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
-            }
+            (App::Saturate { .. }, _) => Treatment::Approximated(
+                "it offers its radio's rate, so that datagrams always wait; those that its queue has no room for are dropped there"
+                    .into(),
+            ),
             _ => Treatment::Imposed,
         };
         review.clause(clause, treatment);
@@ -227,13 +228,5 @@ pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
 
 /// Whether an app sends UDP datagrams to its own server.
 pub(crate) fn needs_udp(app: &App) -> bool {
-    matches!(app, App::Quic { .. } | App::Voice(_) | App::OnOff(_))
-}
-
-/// Whether the lab has no program for an app.
-fn lacks_program(app: &App) -> bool {
-    match app {
-        App::Ping { .. } | App::Voice(_) | App::OnOff(_) => false,
-        app => app.is_datagrams(),
-    }
+    matches!(app, App::Quic { .. }) || app.is_datagrams() && !matches!(app, App::Ping { .. })
 }

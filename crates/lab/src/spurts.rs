@@ -1,4 +1,4 @@
-//! Voice and on-off: UDP datagrams in spurts, one way, on a schedule independent of answers.
+//! UDP datagrams of our own: in spurts or at a constant rate, independent of answers, or so many at a time, each of which is answered.
 //!
 //! A datagram begins with its number; the rest is derived from it, so that the receiver can verify every byte. Both ends are threads of one
 //! process and share its clock.
@@ -23,6 +23,8 @@ use wavelane_run::{FlowRaw, Probe};
 const GLANCE: Span = Span::from_millis(20);
 /// Bytes of a datagram's number, and of zeros where the simulator has the flow's number.
 const HEAD: usize = 16;
+/// After this a datagram without its answer is sent again.
+const PATIENCE: Span = Span::from_secs(1);
 /// Largest datagram of a scenario plus one byte, to detect a longer one.
 const LARGEST: usize = 2_201;
 
@@ -37,14 +39,21 @@ pub(crate) struct Heard {
 /// Shared by a listener and the sender of its flow.
 pub(crate) type Hearing = Arc<Mutex<Heard>>;
 
+/// When datagrams leave.
+pub(crate) enum Pace {
+    /// So far apart in spurts; the mean lengths of a spurt and of a silence.
+    Spurts(Span, (Span, Span), Chance),
+    /// So far apart.
+    Every(Span),
+    /// So many are in flight at a time.
+    Window(usize),
+}
+
 /// Contents and schedule of the datagrams.
 pub(crate) struct Talk {
-    pub(crate) every: Span,
-    /// Mean lengths of a spurt and of a silence.
-    pub(crate) spans: (Span, Span),
+    pub(crate) pace: Pace,
     /// Bytes of a datagram, from 16 to 2200.
     pub(crate) size: usize,
-    pub(crate) dice: Chance,
     /// Each datagram is timed.
     pub(crate) timed: bool,
 }
@@ -67,8 +76,14 @@ fn number_of(datagram: &[u8], size: usize) -> Option<u64> {
     (sent == datagram).then_some(number)
 }
 
-/// Starts the receiving side of a flow whose datagrams have `size` bytes, at `address` inside `ns`.
-pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(Worker, Hearing), LabError> {
+/// Starts the receiving side of a flow whose datagrams have `size` bytes, at `address` inside `ns`. It sends the head of each back if it
+/// `answers`.
+pub(crate) fn listener(
+    ns: &Netns,
+    address: SocketAddr,
+    size: usize,
+    answers: bool,
+) -> Result<(Worker, Hearing), LabError> {
     let why = || LabError::io(format!("cannot listen on {address} in node {}", ns.name()));
     let socket = ns.run(move || UdpSocket::bind(address))?.map_err(why())?;
     socket.set_nonblocking(true).map_err(why())?;
@@ -82,8 +97,12 @@ pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(
             if !matches!(realtime::wait(&[socket.as_fd()], realtime::now() + GLANCE), Ok(true)) {
                 continue;
             }
-            while let Ok(len) = socket.recv(&mut buffer) {
+            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
                 let now = realtime::now();
+                if answers && len == size {
+                    // An answer that is lost is asked for again.
+                    let _ = socket.send_to(&buffer[..HEAD], from);
+                }
                 let mut heard = theirs.lock().unwrap_or_else(PoisonError::into_inner);
                 match number_of(&buffer[..len], size) {
                     Some(number) if !heard.at.contains_key(&number) => {
@@ -99,6 +118,55 @@ pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(
     Ok((worker.map_err(LabError::io("cannot start a thread to receive datagrams"))?, heard))
 }
 
+/// The sending side.
+struct Sender {
+    socket: UdpSocket,
+    datagram: Vec<u8>,
+    /// Of the next datagram.
+    number: u64,
+    /// Those that the kernel refused.
+    unsent: u64,
+}
+
+impl Sender {
+    fn send(&mut self, number: u64) {
+        fill(&mut self.datagram, number);
+        // A datagram that the kernel refuses is lost, but the next may not be.
+        self.unsent += u64::from(self.socket.send(&self.datagram).is_err());
+    }
+
+    fn send_next(&mut self) {
+        self.send(self.number);
+        self.number += 1;
+    }
+
+    /// Keeps `packets` datagrams in flight until the flow's stop; each is sent again until it is answered.
+    fn keep_in_flight(&mut self, workload: &Workload, packets: usize) -> std::io::Result<()> {
+        let mut waiting: BTreeMap<u64, Instant> = BTreeMap::new();
+        let mut answer = [0; HEAD];
+        loop {
+            let now = realtime::now();
+            if now >= workload.stop || workload.cancelled() {
+                return Ok(());
+            }
+            while waiting.len() < packets {
+                waiting.insert(self.number, now);
+                self.send_next();
+            }
+            let overdue: Vec<u64> =
+                waiting.iter().filter(|(_, sent)| **sent + PATIENCE <= now).map(|(number, _)| *number).collect();
+            for number in overdue {
+                self.send(number);
+                waiting.insert(number, now);
+            }
+            realtime::wait(&[self.socket.as_fd()], workload.stop.min(now + GLANCE))?;
+            while let Ok(HEAD) = self.socket.recv(&mut answer) {
+                waiting.remove(&u64::from_be_bytes(*answer.last_chunk().expect("a head ends with the number")));
+            }
+        }
+    }
+}
+
 /// Sends datagrams when due until the flow's stop. The calling thread must be inside the client's namespace.
 pub(crate) fn run(
     workload: &Workload,
@@ -111,21 +179,33 @@ pub(crate) fn run(
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(broken())?;
     socket.connect(workload.server).map_err(broken())?;
     socket.set_nonblocking(true).map_err(broken())?;
-    let mut spurt = Spurt::new(workload.start, talk.dice, talk.every, talk.spans);
+    let mut sender = Sender { socket, datagram: vec![0; talk.size], number: 0, unsent: 0 };
     let mut sent: Vec<Instant> = Vec::new();
-    let (mut datagram, mut unsent) = (vec![0; talk.size], 0u64);
-    let mut number = 0;
-    while spurt.due() < workload.stop && sockets::rest_until(spurt.due(), || workload.cancelled()) {
-        fill(&mut datagram, number);
-        // A datagram that the kernel refuses is lost, but the next may not be.
-        unsent += u64::from(socket.send(&datagram).is_err());
-        if talk.timed {
-            sent.push(spurt.due());
+    match talk.pace {
+        Pace::Spurts(every, spans, dice) => {
+            let mut spurt = Spurt::new(workload.start, dice, every, spans);
+            while spurt.due() < workload.stop && sockets::rest_until(spurt.due(), || workload.cancelled()) {
+                sender.send_next();
+                if talk.timed {
+                    sent.push(spurt.due());
+                }
+                spurt.send();
+            }
         }
-        number += 1;
-        spurt.send();
+        Pace::Every(every) => {
+            let mut due = workload.start;
+            while due < workload.stop && sockets::rest_until(due, || workload.cancelled()) {
+                sender.send_next();
+                due += every;
+            }
+        }
+        Pace::Window(packets) => {
+            sockets::rest_until(workload.start, || workload.cancelled());
+            sender.keep_in_flight(workload, packets).map_err(broken())?;
+        }
     }
     sockets::rest_until(workload.stop, || workload.cancelled());
+    let Sender { number, unsent, .. } = sender;
     let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
     let mut raw = workload.raw(app, workload.since_epoch(workload.start));
     for (at, octets) in &heard.order {

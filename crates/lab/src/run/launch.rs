@@ -4,15 +4,16 @@ use super::Run;
 use crate::bulk::{self, ENDLESS};
 use crate::content::Content;
 use crate::echo::Pace;
-use crate::spurts::{self, Talk};
+use crate::spurts::{self, Pace as Talking, Talk};
 use crate::workload::Workload;
 use crate::{LabError, echo, fetch, ping, quic, web};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use wavelane_base::{Chance, Instant, Octets, Seed};
+use wavelane_base::{Chance, Instant, Octets, Seed, Span};
 use wavelane_run::FlowRaw;
 use wavelane_scenario::{App, Voice};
+use wavelane_wire::datagram::UDP4_OVERHEAD;
 
 /// A running flow.
 pub(super) struct Task {
@@ -25,6 +26,12 @@ impl Run<'_> {
     /// The random stream that the simulator uses for the flow's random times.
     fn dice(&self, flow: usize, what: &str) -> Chance {
         Seed(self.seed.chance(&format!("flow {flow} / content")).next_u64()).chance(what)
+    }
+    /// How far apart datagrams of that size are at the rate of a station's radio, which its medium access never reaches.
+    fn never_idle(&self, station: &str, size: Octets) -> Span {
+        let cells = self.scenario.channels.iter().filter(|channel| channel.between.iter().any(|name| name == station));
+        let rate = cells.filter_map(|channel| channel.cell()).map(|cell| cell.rate).max();
+        rate.map_or(Span::from_millis(1), |rate| rate.time_for(Octets::new(size.get() + UDP4_OVERHEAD as u64)))
     }
     /// Starts the thread of one flow.
     pub(super) fn launch(&self, i: usize, epoch: Instant) -> Result<Task, LabError> {
@@ -50,7 +57,7 @@ impl Run<'_> {
                 let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
                 let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                Box::new(move || echo::run(&workload, "echo", Pace::Every(every), size, &over))
+                Box::new(move || echo::run(&workload, "echo", Talking::Every(every), size, &over))
             }
             App::Ping { every, size } => {
                 let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");
@@ -71,12 +78,18 @@ impl Run<'_> {
                 let (timed, app) = (matches!(flow.app, App::Voice(_)), flow.app.word());
                 let size = usize::try_from(of.size.get()).expect("a datagram fits an IP packet");
                 let dice = self.dice(i, "spurts");
-                let talk = Talk { every: of.every(), spans: (of.on, of.off), size, dice, timed };
+                let talk = Talk { pace: Talking::Spurts(of.every(), (of.on, of.off), dice), size, timed };
                 Box::new(move || spurts::run(&workload, app, talk, &heard))
             }
-            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } => {
-                let name = &flow.name;
-                return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
+            App::Cbr { size, .. } | App::Saturate { size } | App::Window { size, .. } => {
+                let heard = self.hearings.get(&flow.name).cloned().unwrap_or_default();
+                let pace = match flow.app {
+                    App::Cbr { every, .. } => Talking::Every(every),
+                    App::Window { packets, .. } => Talking::Window(packets as usize),
+                    _ => Talking::Every(self.never_idle(&flow.from, size)),
+                };
+                let (size, app) = (usize::try_from(size.get()).expect("a datagram fits an IP packet"), flow.app.word());
+                Box::new(move || spurts::run(&workload, app, Talk { pace, size, timed: false }, &heard))
             }
             App::Fetch { every, size } => Box::new(move || fetch::run(workload, every, size.get())),
             App::Quic { size } => {

@@ -35,7 +35,7 @@ impl Run<'_> {
                     self.uploads.insert(flow.name.clone(), Arc::clone(&upload));
                     Page::Upload(upload)
                 }
-                App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
+                App::Ping { .. } => continue,
                 App::Quic { size } => {
                     let content = Content::new(self.seed, &flow.name, size.map_or(ENDLESS, Octets::get)).stamped();
                     self.digests.insert(flow.name.clone(), content.digest());
@@ -44,9 +44,14 @@ impl Run<'_> {
                     self.quics.insert(flow.name.clone(), server);
                     continue;
                 }
-                App::Voice(Voice { spurts: Spurts { size, .. }, .. }) | App::OnOff(Spurts { size, .. }) => {
+                App::Voice(Voice { spurts: Spurts { size, .. }, .. })
+                | App::OnOff(Spurts { size, .. })
+                | App::Cbr { size, .. }
+                | App::Saturate { size }
+                | App::Window { size, .. } => {
                     let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");
-                    let (worker, heard) = spurts::listener(&self.world.nodes[node], address, size)?;
+                    let answers = matches!(flow.app, App::Window { .. });
+                    let (worker, heard) = spurts::listener(&self.world.nodes[node], address, size, answers)?;
                     self.answerers.push(worker);
                     self.hearings.insert(flow.name.clone(), heard);
                     continue;
@@ -77,9 +82,8 @@ impl Run<'_> {
             ip.ok_or_else(|| LabError::Topology(format!("node '{to}' is joined to nothing: give it a channel")))?;
         let own = || ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256");
         let port = match self.scenario.flows[flow].app {
-            App::Echo { .. } | App::Telnet { .. } | App::Fetch { .. } | App::Web(_) => own(),
-            App::Quic { .. } | App::Voice(_) | App::OnOff(_) => own(),
-            _ => HTTP_PORT,
+            App::Download { .. } | App::Upload { .. } => HTTP_PORT,
+            _ => own(),
         };
         Ok(sockets::at(ip, port))
     }
