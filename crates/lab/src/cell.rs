@@ -130,12 +130,14 @@ pub(crate) fn start(
     // What a driver has not taken stays in the ring.
     let ring = |end: &End| matches!(end.port, Port::Ring(_)).then(|| usize::from(end.place.0) / STATIONS_BOUND);
     let rings: Vec<Option<usize>> = ends.iter().map(ring).collect();
-    let made = |name: &str| {
+    let made = |name: &str, config: &WifiConfig| {
         let wifi = Wifi::new(seed, name, config);
         let wifi = wifi.map_err(|why| LabError::Topology(format!("channel '{}': {why}", channel.name)))?;
         Ok::<_, LabError>(Cell { wifi, asked: Arc::clone(&by_address), no_acks: no_acks.clone() })
     };
-    let (setup, run, of) = (made(&format!("{} / set-up", channel.name))?, made(&channel.name)?, channel.clone());
+    let calm = WifiConfig { reach: config.reach.clone().calm(), ..config.clone() };
+    let (setup, run) = (made(&format!("{} / set-up", channel.name), &calm)?, made(&channel.name, config)?);
+    let of = channel.clone();
     world::start(Job {
         damaged: is_noisy(scenario),
         rest: REST,

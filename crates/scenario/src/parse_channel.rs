@@ -155,7 +155,7 @@ pub(crate) fn parameter(key: &str, value: &Value<'_>, base: &Base<'_>) -> Result
 }
 
 /// `[{ at = "10 s", for = "30 s" }]`.
-fn windows(value: &Value<'_>) -> Result<Windows, ScenarioError> {
+pub(crate) fn windows(value: &Value<'_>) -> Result<Windows, ScenarioError> {
     const EXAMPLE: &str = "[{ at = \"10 s\", for = \"30 s\" }]";
     let mut windows = Windows::new();
     for item in value.list("a list of outages", EXAMPLE)? {

@@ -2,6 +2,7 @@
 
 use crate::ScenarioError;
 use crate::model::{Channel, ChannelKind};
+use crate::parse_channel::windows;
 use crate::parse_edca;
 use crate::parse_ht;
 use crate::parse_queue;
@@ -11,8 +12,8 @@ use std::collections::BTreeMap;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 use wavelane_base::{Quantity, UnitError};
 use wavelane_channel::wifi::{
-    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach, ReachMap, Retry,
-    Rules, SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
+    AfterDrop, BitErrors, CaptureEffect, CapturePoint, ConfigError, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach,
+    ReachMap, Retry, Rules, SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
 /// Keys of a wifi channel in files.
@@ -358,7 +359,7 @@ fn reach(table: &Table<'_>, stations: &[String]) -> Result<ReachMap, ScenarioErr
     const EXAMPLE: &str = "[{ between = [\"a\", \"b\"], hear = \"sense\" }]";
     for item in pairs.list("a list of pairs of stations", EXAMPLE)? {
         let pair = item.table("{ between = [\"a\", \"b\"], hear = \"sense\" }")?;
-        pair.only(&["between", "from", "to", "hear", "signal", "loss", "drop"])?;
+        pair.only(&["between", "from", "to", "hear", "signal", "loss", "drop", "outages"])?;
         let mut how = word(&pair.need("hear", "\"decode\"")?, "reach", HEAR, "\"decode\"")?;
         if let Some(signal) = pair.get("signal") {
             how.signal_db = decibels(&signal)?;
@@ -385,12 +386,18 @@ fn reach(table: &Table<'_>, stations: &[String]) -> Result<ReachMap, ScenarioErr
         let loss = PairLoss {
             air: pair.quantity("loss")?.unwrap_or(Ratio::ZERO),
             drop: pair.quantity("drop")?.unwrap_or(Ratio::ZERO),
+            outages: pair.get("outages").map(|v| windows(&v)).transpose()?.unwrap_or_default(),
         };
-        let lost = map.set_loss(from, to, loss).and_then(|()| if both { map.set_loss(to, from, loss) } else { Ok(()) });
-        if lost.is_err() {
-            let why = format!("{}: only frames that are decoded can be lost", item.path);
-            return Err(item.impossible(format!("{why}: write hear = \"decode\", or remove loss and drop")));
-        }
+        let back = if both { map.set_loss(to, from, loss.clone()) } else { Ok(()) };
+        let why = match back.and_then(|()| map.set_loss(from, to, loss)) {
+            Ok(()) => continue,
+            Err(ConfigError::Outages(why)) => format!("outages: {why}"),
+            Err(_) => {
+                "only frames that are decoded can be lost: write hear = \"decode\", or remove loss, drop and outages"
+                    .into()
+            }
+        };
+        return Err(item.impossible(format!("{}: {why}", item.path)));
     }
     Ok(map)
 }

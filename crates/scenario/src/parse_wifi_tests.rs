@@ -2,7 +2,7 @@
 use crate::model::Scenario;
 use crate::model::{App, ChannelKind, Direction};
 use crate::refusal_tests::{parse, refused};
-use wavelane_base::{Octets, Ratio, Span};
+use wavelane_base::{Instant, Octets, Ratio, Span};
 use wavelane_channel::wifi::{
     Access, AfterDrop, Aggregate, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry,
     Rules, SNAPLEN_MAX, StationQueue, Width,
@@ -64,11 +64,16 @@ size = "500 B"
 #[test]
 fn losses_of_pairs_survive_their_text() {
     let loses = |pair: &str| parse(&GOOD.replacen("]\ncapture", &format!("{pair}]\ncapture"), 1));
-    let s = loses("{ from = \"ap\", to = \"s2\", hear = \"decode\", loss = \"1/4\", drop = \"0.125\" }").unwrap();
+    let s = loses("{ from = \"ap\", to = \"s2\", hear = \"decode\", loss = \"1/4\", drop = \"0.125\", outages = [{ at = \"1 s\", for = \"2 s\" }] }").unwrap();
     let cell = |s: &Scenario| s.channel("air").unwrap().cell().unwrap().reach.clone();
     let lost = cell(&s).loss(0, 2);
     assert_eq!((lost.air.as_f64(), lost.drop.as_f64(), cell(&s).loss(2, 0).air.as_f64()), (0.25, 0.125, 0.0));
     assert_eq!(cell(&parse(&s.to_toml()).unwrap()), cell(&s));
+    let off = |at: u64| Instant::ZERO + Span::from_secs(at);
+    assert_eq!((lost.outages, cell(&s).calm().loss(0, 2).outages.len()), (vec![(off(1), off(3))], 0));
+    let twice = "{ at = \"1 s\", for = \"2 s\" }, { at = \"2 s\", for = \"2 s\" }";
+    let why = loses(&format!("{{ from = \"ap\", to = \"s2\", hear = \"decode\", outages = [{twice}] }}")).unwrap_err();
+    assert!(why.contains("pairs[") && why.contains("outages: "), "{why}");
     let why = loses("{ from = \"ap\", to = \"s2\", hear = \"sense\", loss = \"1/4\" }").unwrap_err();
     assert!(why.contains("only frames that are decoded can be lost"), "{why}");
 }

@@ -5,7 +5,7 @@ use crate::parse_edca::{write_edca, write_fec};
 use crate::parse_ht::{ADAPTIVE, VHT, write_shape};
 use crate::parse_queue;
 use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
-use crate::write::{text, unit};
+use crate::write::{text, unit, windows};
 use core::fmt::Write;
 use wavelane_base::Ratio;
 use wavelane_channel::wifi::{CapturePoint, ErrorsPer, PairLoss, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
@@ -127,13 +127,14 @@ fn pairs(names: &[String], map: &ReachMap) -> String {
                 0 => String::new(),
                 db => format!(", signal = \"{db} dB\""),
             };
-            let PairLoss { air, drop } = map.loss(from, to);
+            let PairLoss { air, drop, outages } = map.loss(from, to);
             let lost = |key: &str, of: Ratio| {
                 if of == Ratio::ZERO { String::new() } else { format!(", {key} = {}", unit(&of)) }
             };
             let (a, b, hear) = (&names[from], &names[to], hear_word(reach));
             let (loss, drop) = (lost("loss", air), lost("drop", drop));
-            let _ = writeln!(out, "  {{ from = {a}, to = {b}, hear = \"{hear}\"{signal}{loss}{drop} }},");
+            let off = if outages.is_empty() { String::new() } else { format!(", outages = {}", windows(&outages)) };
+            let _ = writeln!(out, "  {{ from = {a}, to = {b}, hear = \"{hear}\"{signal}{loss}{drop}{off} }},");
         }
     }
     out

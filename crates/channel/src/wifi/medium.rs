@@ -170,7 +170,7 @@ impl Wifi {
     ) -> bool {
         let Station { air, air_rate, .. } = &self.stations[sender];
         let rate = air_rate.unwrap_or(self.data_rate);
-        if self.losses.as_mut().is_some_and(|losses| !losses.spares(sender, ear, air, what.0)) {
+        if self.losses.as_mut().is_some_and(|losses| !losses.spares(self.now, [sender, ear], air, what.0)) {
             return false;
         }
         // With either, no ear is shared, so the ear is the station.

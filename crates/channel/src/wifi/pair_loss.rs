@@ -2,22 +2,25 @@
 
 use super::WifiConfig;
 use super::station::{Kind, OnAir};
+use crate::loss::{Windows, in_windows};
 use wavelane_base::maths::power;
-use wavelane_base::{Chance, Ratio, Seed};
+use wavelane_base::{Chance, Instant, Ratio, Seed};
 
 /// What is lost of the frames of one station at another. The default is nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PairLoss {
     /// On the air, of data frames with a packet of 1,500 bytes. Shorter ones are lost in proportion to their length; answers and RTS, which
     /// are sent at a lower rate, as if they were 6 dB stronger.
     pub air: Ratio,
     /// After their acknowledgement.
     pub drop: Ratio,
+    /// Of frames that end in one of these times nothing is decoded; they are sensed and interfere as ever.
+    pub outages: Windows,
 }
 
 impl Default for PairLoss {
     fn default() -> Self {
-        Self { air: Ratio::ZERO, drop: Ratio::ZERO }
+        Self { air: Ratio::ZERO, drop: Ratio::ZERO, outages: Windows::new() }
     }
 }
 
@@ -30,8 +33,8 @@ const LOWER_RATE: f64 = 4.0;
 #[derive(Debug)]
 pub(super) struct PairLosses {
     stations: usize,
-    /// By sender, then listener: the share of full frames that survive the air, and the share that is dropped.
-    pairs: Vec<(f64, Ratio)>,
+    /// By sender, then listener: the share of full frames that survive the air, the share that is dropped, and when nothing is decoded.
+    pairs: Vec<(f64, Ratio, Windows)>,
     air: Chance,
     drop: Chance,
 }
@@ -45,7 +48,7 @@ impl PairLosses {
         }
         let of = |pair: usize| {
             let loss = reach.loss(pair / stations, pair % stations);
-            (1.0 - loss.air.as_f64(), loss.drop)
+            (1.0 - loss.air.as_f64(), loss.drop, loss.outages)
         };
         Some(Self {
             stations,
@@ -54,18 +57,27 @@ impl PairLosses {
             drop: seed.chance(&format!("{name} / pair drop")),
         })
     }
-    /// Whether `octets` of a frame survive.
-    pub(super) fn spares(&mut self, sender: usize, listener: usize, frame: &OnAir, octets: usize) -> bool {
-        let (survives, _) = self.pairs[sender * self.stations + listener];
-        if survives >= 1.0 {
+    /// Whether `octets` of a frame that ends now survive.
+    pub(super) fn spares(
+        &mut self,
+        now: Instant,
+        [sender, listener]: [usize; 2],
+        frame: &OnAir,
+        octets: usize,
+    ) -> bool {
+        let (survives, _, outages) = &self.pairs[sender * self.stations + listener];
+        if in_windows(outages, now) {
+            return false;
+        }
+        if *survives >= 1.0 {
             return true;
         }
         let part = if frame.kind == Kind::Data { octets as f64 / FULL } else { 1.0 / LOWER_RATE };
-        self.air.unit() < power(survives, part)
+        self.air.unit() < power(*survives, part)
     }
     /// Whether a frame that was acknowledged is dropped.
     pub(super) fn drops(&mut self, sender: usize, listener: usize) -> bool {
-        let (_, drop) = self.pairs[sender * self.stations + listener];
+        let drop = self.pairs[sender * self.stations + listener].1;
         drop != Ratio::ZERO && self.drop.unit() < drop.as_f64()
     }
 }

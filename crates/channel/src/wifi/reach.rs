@@ -1,6 +1,7 @@
 //! Who hears whom in a cell.
 
 use super::{ConfigError, PairLoss};
+use crate::loss::check_windows;
 use std::collections::BTreeMap;
 
 /// The effect of one station's frames at another station. The default is none.
@@ -88,7 +89,7 @@ impl ReachMap {
     }
     /// What is lost of frames from `from` at `to` besides collisions.
     pub fn loss(&self, from: usize, to: usize) -> PairLoss {
-        self.losses.get(&(from, to)).copied().unwrap_or_default()
+        self.losses.get(&(from, to)).cloned().unwrap_or_default()
     }
     /// Sets it. Only a pair that decodes can lose.
     pub fn set_loss(&mut self, from: usize, to: usize, loss: PairLoss) -> Result<(), ConfigError> {
@@ -99,8 +100,14 @@ impl ReachMap {
         if from >= self.stations || to >= self.stations || !self.get(from, to).decode {
             return Err(ConfigError::LossAlone { from, to });
         }
+        check_windows(&loss.outages).map_err(ConfigError::Outages)?;
         self.losses.insert((from, to), loss);
         Ok(())
+    }
+    /// The same without outages.
+    pub fn calm(mut self) -> Self {
+        self.losses.values_mut().for_each(|loss| loss.outages.clear());
+        self
     }
     pub(super) fn has_losses(&self) -> bool {
         !self.losses.is_empty()

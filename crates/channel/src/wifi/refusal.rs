@@ -105,6 +105,9 @@ pub enum ConfigError {
         /// What was asked for.
         txop: Span,
     },
+    /// Times of a pair that are empty, unsorted or overlap.
+    #[error("outages of a pair: {0}")]
+    Outages(crate::loss::LossError),
     /// Loss of frames that are not received anyway.
     #[error(
         "station {to} does not decode station {from}, so it loses nothing of it: let it decode, or leave loss and drop out"

@@ -1,6 +1,7 @@
 //! Part `lab`: the same cells between kernels. What a stack carries there is set beside what it does in virtual time.
 
 use super::net::{Apart, B11, Net, TXOP, flow};
+use super::scenes::{BREAKS_S, broken as break_of};
 use super::{FlowSeen, OURS, SPLIT, Seen, of_raw, work};
 use crate::cells::{Head, fingerprint_of};
 use crate::document::{Edition, Row};
@@ -18,6 +19,10 @@ use wavelane_run::{CaptureExtent, RunContext, RunError};
 const WITHIN: f64 = 0.15;
 /// Seconds of a run without transfers that begin later.
 const SECONDS: u32 = 10;
+/// Runs of each row of the full edition.
+const SEEDS: u64 = 3;
+/// The row of a link that breaks.
+const BREAK: &str = "S2-E13";
 
 /// A cell for some stacks.
 struct Case {
@@ -65,6 +70,9 @@ fn cases(edition: Edition) -> Vec<Case> {
     let words = vec![("size", json!("100 kB"))];
     let net = short(Net::star(5, |_, _| false, flows));
     all.push(Case { id: "S2-E7", words, net, stacks: &["tcp-cubic", "tcp-bbr", OURS] });
+    let breaks =
+        BREAKS_S.map(break_of).map(|(words, net)| Case { id: BREAK, words, net, stacks: &[OURS, "tcp-cubic"] });
+    all.extend(breaks);
     all
 }
 
@@ -85,65 +93,119 @@ fn in_lab(run: &Simulation, setup: &Setup<'_>) -> Result<(Seen, Option<String>),
     Ok((of_raw(&scenario, &raw), raw.inconclusive))
 }
 
+/// Runs at the same seed in the lab and, where they are compared, in virtual time.
+type Pair = (Option<Seen>, (Seen, Option<String>));
+
 /// Rows of the part; one that says why where the lab cannot run.
 pub(super) fn rows(setup: &Setup<'_>, kept: &Kept) -> Result<Vec<Row>, StudyError> {
     let options = setup.options;
     let mut rows = Vec::new();
     for Case { id, words, net, stacks } in cases(options.edition) {
-        for stack in stacks {
-            // As on cables: which frame begins a burst, and alone is acknowledged, no program can tell a driver.
-            let net =
-                Net { knobs: if *stack == OURS { "radio = \"plain\"".into() } else { String::new() }, ..net.clone() };
-            let scenario = net.text(&format!("{B11}\n{TXOP}"), stack);
-            let run = Simulation { scenario, stack: (*stack).to_owned(), seed: options.seed.0 };
-            let key = |of: &str| fingerprint_of(&format!("{of} {} {} {}", run.stack, run.seed, run.scenario));
-            let simulated = match kept.get(&key("sim")) {
-                Some(seen) => seen,
-                None => kept.put(&key("sim"), work(&run, setup.hooks.cancelled)?),
+        for (stack, lanes) in stacks.iter().flat_map(|stack| lanes(id, stack).iter().map(move |lanes| (*stack, *lanes)))
+        {
+            let mut words = words.clone();
+            let mut net = net.clone();
+            if let Some(lanes) = lanes {
+                words.push(("radio", json!(lanes)));
+                net.knobs = format!("radio = \"{lanes}\"");
+            }
+            let (head, scenario) = (Head::new(id, LAB, &words, stack), net.text(&format!("{B11}\n{TXOP}"), stack));
+            // A break lasts a minute, and what comes after it hangs on little chance.
+            let seeds = if options.edition == Edition::Full && id != BREAK { SEEDS } else { 1 };
+            let run =
+                |seed| Simulation { scenario: scenario.clone(), stack: stack.to_owned(), seed: options.seed.0 + seed };
+            let runs: Result<Vec<Pair>, StudyError> =
+                (0..seeds).map(|seed| both(&run(seed), id != BREAK, setup, kept)).collect();
+            let found = match runs {
+                Ok(runs) if id == BREAK => broken(&head, runs),
+                Ok(runs) => vec![compare(&head, runs)],
+                Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
+                    rows.push(no_lab(super::ID, stack, &why.to_string()));
+                    (options.row)(&rows[rows.len() - 1]);
+                    return Ok(rows);
+                }
+                Err(why) => return Err(why),
             };
-            let measured = match kept.get::<(Seen, Option<String>)>(&key(LAB)) {
-                Some(seen) => seen,
-                None => match in_lab(&run, setup) {
-                    Ok(seen) => kept.put(&key(LAB), seen),
-                    Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
-                        rows.push(no_lab(super::ID, stack, &why.to_string()));
-                        (options.row)(&rows[rows.len() - 1]);
-                        return Ok(rows);
-                    }
-                    Err(why) => return Err(why),
-                },
-            };
-            let row = compare(&Head::new(id, LAB, &words, stack), &simulated, measured);
-            (options.row)(&row);
-            rows.push(row);
+            found.iter().for_each(options.row);
+            rows.extend(found);
         }
     }
     Ok(rows)
 }
 
+/// What the lanes of a stack are set to, if it has any: as shipped, and as on cables, where the simulator knows no more than a program.
+fn lanes(id: &str, stack: &str) -> &'static [Option<&'static str>] {
+    match stack {
+        OURS if id == BREAK => &[Some("paced")],
+        OURS => &[Some("paced"), Some("plain")],
+        _ => &[None],
+    }
+}
+
+/// A run in the lab, and the same in virtual time if that is `wanted`.
+fn both(run: &Simulation, wanted: bool, setup: &Setup<'_>, kept: &Kept) -> Result<Pair, StudyError> {
+    let key = |of: &str| fingerprint_of(&format!("{of} {} {} {}", run.stack, run.seed, run.scenario));
+    let simulated = match kept.get(&key("sim")) {
+        _ if !wanted => None,
+        Some(seen) => Some(seen),
+        None => Some(kept.put(&key("sim"), work(run, setup.hooks.cancelled)?)),
+    };
+    let measured = match kept.get(&key(LAB)) {
+        Some(seen) => seen,
+        None => kept.put(&key(LAB), in_lab(run, setup)?),
+    };
+    Ok((simulated, measured))
+}
+
+/// Of runs those that count, or why none does.
+fn in_time(runs: Vec<Pair>) -> Result<Vec<(Option<Seen>, Seen)>, String> {
+    let late = runs.iter().find_map(|(_, (_, late))| late.clone());
+    let good: Vec<_> =
+        runs.into_iter().filter_map(|(sim, (seen, late))| late.is_none().then_some((sim, seen))).collect();
+    late.filter(|_| good.is_empty()).map_or(Ok(good), Err)
+}
+
+/// S2-E13: what came after the break.
+fn broken(head: &Head, runs: Vec<Pair>) -> Vec<Row> {
+    match in_time(runs) {
+        Err(why) => vec![head.row("whole", "share", &[]).inconclusive(why)],
+        Ok(runs) => super::rows::broken(head, &runs.iter().map(|(_, seen)| seen).collect::<Vec<_>>()),
+    }
+}
+
 /// The bulk flows' goodput in the lab over that in the simulator.
-fn compare(head: &Head, simulated: &Seen, (measured, late): (Seen, Option<String>)) -> Row {
+fn compare(head: &Head, runs: Vec<Pair>) -> Row {
     let long = |seen: &Seen| {
         let flows = seen.flows.iter().filter(|flow| flow.flow.starts_with("up"));
         flows.map(|flow: &FlowSeen| flow.goodput_bps).sum::<f64>()
     };
-    let mut row = head.row("goodput_over_simulated", "ratio", &[long(&measured) / long(simulated)]);
+    let runs = match in_time(runs) {
+        Err(why) => return head.row("goodput_over_simulated", "ratio", &[]).inconclusive(why),
+        Ok(runs) => runs,
+    };
+    let pairs: Vec<(&Seen, &Seen)> = runs.iter().filter_map(|(sim, seen)| Some((sim.as_ref()?, seen))).collect();
+    let mean_of = |of: &dyn Fn(&Seen) -> f64| {
+        let mean = |each: &dyn Fn(&(&Seen, &Seen)) -> f64| pairs.iter().map(each).sum::<f64>() / pairs.len() as f64;
+        [mean(&|(_, measured)| of(measured)), mean(&|(simulated, _)| of(simulated))]
+    };
+    let [bps, simulated] = mean_of(&long);
+    // Of means: a seed's ratio has the chance of both runs.
+    let mut row = head.row("goodput_over_simulated", "ratio", &[bps / simulated]);
+    row.n = pairs.len() as u64;
+    let ([data, data_sim], [missing, missing_sim]) = (mean_of(&|seen| seen.data), mean_of(&|seen| seen.unanswered));
+    let [drops, drops_sim] = mean_of(&|seen| seen.own_drops);
     row.why = format!(
-        "{:.2} Mbit/s, simulated {:.2}; data frames/s {:.0} and {:.0}, without ACK {:.0} and {:.0}, dropped by stations {:.1} and {:.1}",
-        long(&measured) / 1e6,
-        long(simulated) / 1e6,
-        measured.data,
-        simulated.data,
-        measured.unanswered,
-        simulated.unanswered,
-        measured.own_drops,
-        simulated.own_drops
+        "{:.2} Mbit/s, simulated {:.2}; data frames/s {data:.0} and {data_sim:.0}, without ACK {missing:.0} and {missing_sim:.0}, dropped by stations {drops:.1} and {drops_sim:.1}",
+        bps / 1e6,
+        simulated / 1e6,
     );
-    match late {
-        Some(why) => row.inconclusive(why),
+    let words = |key: &str| head.case.get(key).and_then(Value::as_str);
+    match head.id {
         // A few timeouts decide what TCP carries where a tenth is lost above the MAC.
-        None if head.id == "S2-E4" && head.stack != OURS => row,
-        None => row.between(1.0 - WITHIN, 1.0 + WITHIN),
+        "S2-E4" if head.stack != OURS => row,
+        // Which frame begins a burst, and alone is acknowledged, no program can tell a driver: there each is.
+        _ if words("radio") == Some("paced") => row,
+        _ => row.between(1.0 - WITHIN, 1.0 + WITHIN),
     }
 }
 
@@ -165,6 +227,9 @@ mod tests {
         }
     }
 
+    /// Runs in virtual time, whose mean the lab's run is set beside.
+    const MOVED: u32 = 5;
+
     /// CUBIC over one hop, over two with hidden senders, and in the shipped cell of 2003, in the lab and in virtual time.
     #[test]
     fn cubic_in_cells_between_kernels_is_as_simulated() {
@@ -175,16 +240,16 @@ mod tests {
         let shipped = include_str!("../../../../scenarios/wifi/bulk-cell.toml");
         let bulk = shipped
             .replace("profile = \"ns3-3.44\"\nsegment = \"1000 B\"\nwindow = \"5000 B\"", "segment = \"1000 B\"");
-        let bulk = bulk.replace("duration = \"105 s\"", "duration = \"10 s\"");
+        let bulk = bulk.replace("duration = \"105 s\"", "duration = \"30 s\"");
         let chain =
-            |hops| Net { seconds: 8, ..Net::chain(hops, Apart::Hidden, 0.0, flow("up", "upload", 0, hops, "")) };
+            |hops| Net { seconds: 6, ..Net::chain(hops, Apart::Hidden, 0.0, flow("up", "upload", 0, hops, "")) };
         let texts = [
-            ("one hop", chain(1).text(B11, "tcp-cubic"), WITHIN),
-            ("two hops", chain(2).text(B11, "tcp-cubic"), WITHIN),
-            // Some 1 MB of seven flows: 0.82 to 0.96 have been seen on a quiet machine.
-            ("cell", bulk, 0.4),
+            ("one hop", chain(1).text(B11, "tcp-cubic")),
+            ("two hops", chain(2).text(B11, "tcp-cubic")),
+            // Of bursts of errors that last seconds: at 10 s the same run again gives 5 % more or less, at 30 s 2 %.
+            ("cell", bulk),
         ];
-        for (name, text, within) in texts {
+        for (name, text) in texts {
             let (scenario, stack) = ready(&text, "tcp-cubic", 1).unwrap();
             let out = std::env::temp_dir().join(format!("wavelane-{}-cells", std::process::id()));
             let cancelled = AtomicBool::new(false);
@@ -192,13 +257,17 @@ mod tests {
             let mut context = RunContext { out: &out, label: "cell".into(), captures, progress, cancelled: &cancelled };
             let measured = run_stack(&mut LabBackend, (&scenario, stack), &mut context).unwrap();
             let _ = std::fs::remove_dir_all(&out);
-            let run = Simulation { scenario: text, stack: "tcp-cubic".into(), seed: 1 };
-            let simulated = work(&run, &cancelled).unwrap();
-            let ratio = of_raw(&scenario, &measured).total() / simulated.total();
-            println!("{name}: {ratio:.3} of {:.2} Mbit/s, {:?}", simulated.total() / 1e6, measured.notes);
+            // Flows that begin a millisecond later meet other losses.
+            let simulated = |ms: u32| {
+                let scenario = text.replace("start = \"20 ms\"", &format!("start = \"{} ms\"", 20 + ms));
+                work(&Simulation { scenario, stack: "tcp-cubic".into(), seed: 1 }, &cancelled).unwrap().total()
+            };
+            let simulated = (0..MOVED).map(simulated).sum::<f64>() / f64::from(MOVED);
+            let ratio = of_raw(&scenario, &measured).total() / simulated;
+            println!("{name}: {ratio:.3} of {:.2} Mbit/s, {:?}", simulated / 1e6, measured.notes);
             match measured.inconclusive {
                 Some(why) => println!("not judged: {why}"),
-                None => assert!((1.0 - within..=1.0 + within).contains(&ratio), "{name}: {ratio}"),
+                None => assert!((1.0 - WITHIN..=1.0 + WITHIN).contains(&ratio), "{name}: {ratio}"),
             }
         }
     }

@@ -21,14 +21,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::atomic::AtomicBool;
 use wavelane_run::figures::{of_radio, of_run};
-use wavelane_run::{RunError, StackRaw};
+use wavelane_run::{FlowRaw, RunError, StackRaw};
 use wavelane_scenario::Scenario;
 
 /// The study's id.
 pub(crate) const ID: &str = "hop";
 /// Its parts.
-pub(crate) const PARTS: [&str; 12] =
-    ["links", "mesh", "chains", "degradation", "flows", "wlan", "delay", "cells", "both-ways", "beside", "phys", LAB];
+pub(crate) const PARTS: [&str; 13] = [
+    "links",
+    "mesh",
+    "chains",
+    "degradation",
+    "flows",
+    "wlan",
+    "delay",
+    "cells",
+    "both-ways",
+    "beside",
+    "phys",
+    "breaks",
+    LAB,
+];
 /// What is judged, and the preset beside it.
 const OURS: &str = "wavelane";
 const PRESET: &str = "hop-2009";
@@ -44,6 +57,10 @@ struct FlowSeen {
     bytes: u64,
     duration_ms: Option<f64>,
     p95_ms: Option<f64>,
+    /// Whether everything arrived as it was sent.
+    whole: bool,
+    /// From the end of a break of the path until data came again.
+    again_ms: Option<f64>,
 }
 
 /// What a run gave.
@@ -76,7 +93,14 @@ pub(crate) fn work(run: &Simulation, cancelled: &AtomicBool) -> Result<Seen, Stu
 /// What a run gave.
 fn of_raw(scenario: &Scenario, raw: &StackRaw) -> Seen {
     let radio = raw.radios.first().map(|radio| of_radio(radio, scenario.seed));
-    let figures = of_run(scenario, raw, scenario.seed).into_iter().map(|of| FlowSeen {
+    let mended = mended_ns(scenario);
+    let again = |flow: &FlowRaw| {
+        let (at, _) = flow.arrivals.iter().find(|(at, _)| mended.is_some_and(|mended| *at >= mended))?;
+        Some(short((at - mended?) as f64 / 1e6))
+    };
+    let figures = of_run(scenario, raw, scenario.seed).into_iter().zip(&raw.flows).map(|(of, flow)| FlowSeen {
+        whole: flow.completed && flow.intact == Some(true),
+        again_ms: again(flow),
         flow: of.flow,
         app: of.app,
         goodput_bps: short(of.goodput_bps.unwrap_or(0.0)),
@@ -92,6 +116,13 @@ fn of_raw(scenario: &Scenario, raw: &StackRaw) -> Seen {
         unanswered: per_s(|radio| radio.ack_missing_per_s),
         own_drops: per_s(|radio| radio.queue_full_per_s),
     }
+}
+
+/// When the first break of a link in a cell is over.
+fn mended_ns(scenario: &Scenario) -> Option<u64> {
+    let reach = &scenario.channels.iter().find_map(|channel| channel.cell())?.reach;
+    let pairs = (0..reach.stations()).flat_map(|from| (0..reach.stations()).map(move |to| (from, to)));
+    pairs.filter_map(|(from, to)| reach.loss(from, to).outages.first().map(|(_, end)| end.as_nanos())).min()
 }
 
 /// A scene's runs with what they gave.

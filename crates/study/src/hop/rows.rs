@@ -12,7 +12,7 @@ type Make = fn(&[&Found<'_>]) -> Vec<Row>;
 /// Parts with their rows.
 pub(super) fn all(found: &[Found<'_>]) -> Vec<Row> {
     let of = |part: &str| found.iter().filter(|found| found.scene.part == part).collect::<Vec<_>>();
-    let makers: [(&str, Make); 11] = [
+    let makers: [(&str, Make); 12] = [
         ("links", links),
         ("mesh", mesh),
         ("chains", chains),
@@ -24,6 +24,7 @@ pub(super) fn all(found: &[Found<'_>]) -> Vec<Row> {
         ("both-ways", both_ways),
         ("beside", beside),
         ("phys", phys),
+        ("breaks", breaks),
     ];
     let mut rows = Vec::new();
     for (part, make) in makers {
@@ -340,6 +341,35 @@ fn phys(found: &[&Found<'_>]) -> Vec<Row> {
             rows.push(beside_best(&head, "over_best", &totals(found, "tuned", stack, most), aim, &which));
         }
         rows.extend(goodputs("phys", found));
+    }
+    rows
+}
+
+/// Until data comes again where the path is mended: 250 ms and one and a half round trips of three hops, of 13 ms each.
+const AGAIN_MS: f64 = 270.0;
+
+/// S2-E13's rows of one stack.
+pub(super) fn broken(head: &Head, seen: &[&Seen]) -> Vec<Row> {
+    let flows = || seen.iter().flat_map(|seen| &seen.flows);
+    let whole: Vec<f64> = flows().map(|flow| f64::from(u8::from(flow.whole))).collect();
+    // What never came counts as a minute.
+    let again: Vec<f64> = flows().map(|flow| flow.again_ms.unwrap_or(60_000.0)).collect();
+    let ours = head.stack == OURS;
+    vec![
+        head.row("whole", "share", &whole).judged(ours.then_some(Aim::AtLeast(1.0))),
+        head.row("again_ms", "ms", &again).judged(ours.then_some(Aim::AtMost(AGAIN_MS))),
+    ]
+}
+
+fn breaks(found: &[&Found<'_>]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for found in found {
+        let mut stacks: Vec<(&str, &str)> = found.scene.runs.iter().map(|run| (run.cell, run.stack)).collect();
+        stacks.dedup();
+        for (cell, stack) in stacks {
+            let head = Head::sim("S2-E13", &found.scene.case, stack).and("cell", cell);
+            rows.extend(broken(&head, &found.of(cell, stack)));
+        }
     }
     rows
 }

@@ -15,6 +15,9 @@ const CELLS: [usize; 3] = [2, 3, 5];
 pub(super) const SIZES: [&str; 4] = ["1 kB", "10 kB", "100 kB", "1 MB"];
 const STARTS: [u32; 5] = [4, 7, 10, 13, 16];
 
+/// For how many seconds a link of the path is broken.
+pub(super) const BREAKS_S: [u32; 2] = [5, 60];
+
 /// A run: which cell, and its file.
 pub(super) struct Run {
     /// `shipped` or `tuned`.
@@ -81,6 +84,7 @@ pub(super) fn all(edition: Edition, meshes: &[Mesh]) -> Vec<Scene> {
     all.extend(both_ways(few(2, 5) as u64));
     all.extend(beside(few(2, 5) as u64));
     all.extend(phys(seeds));
+    all.extend(breaks(seeds));
     all
 }
 
@@ -255,6 +259,26 @@ fn beside(seeds: u64) -> Vec<Scene> {
         scene.runs.extend((0..seeds).map(|seed| Run { cell: "tuned", stack, text: text.clone(), seed }));
     }
     vec![scene]
+}
+
+/// A transfer over three hops, the middle one of which decodes nothing for so many seconds.
+pub(super) fn broken(seconds: u32) -> (Vec<(&'static str, Value)>, Net) {
+    let mut net = Net::chain(3, Apart::Sensed, 0.0, flow("up", "upload", 0, 3, "size = \"3 MB\""));
+    let middle = "\"g2\"], hear = \"decode\", loss = \"0\"";
+    net.reach =
+        net.reach.replacen(middle, &format!("{middle}, outages = [{{ at = \"4 s\", for = \"{seconds} s\" }}]"), 1);
+    net.seconds = 30 + seconds;
+    (vec![("broken_s", json!(seconds))], net)
+}
+
+/// S2-E13: a link of the path breaks.
+fn breaks(seeds: u64) -> Vec<Scene> {
+    let of = |seconds: u32| {
+        let (case, net) = broken(seconds);
+        let tuned = [super::OURS, super::PRESET, "tcp-cubic", "tcp-bbr"];
+        scene("breaks", case, None).on(&net, &["tcp-cubic"], &tuned, seeds)
+    };
+    BREAKS_S.map(of).into()
 }
 
 /// Other physical layers: four hops, and one hop with aggregates.

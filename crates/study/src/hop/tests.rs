@@ -32,7 +32,9 @@ fn editions_hold_every_part() {
         let found: Vec<Found<'_>> =
             scenes.iter().map(|scene| Found { scene, seen: scene.runs.iter().map(seen).collect() }).collect();
         let rows = rows::all(&found);
-        for id in ["S2-E2", "S2-E3", "S2-E4", "S2-E5", "S2-E6", "S2-E7", "cells", "both-ways", "beside", "phys"] {
+        for id in
+            ["S2-E2", "S2-E3", "S2-E4", "S2-E5", "S2-E6", "S2-E7", "cells", "both-ways", "beside", "phys", "S2-E13"]
+        {
             assert!(rows.iter().any(|row| row.id == id && row.verdict != Verdict::Info), "{id}");
         }
         let ratio = |metric: &str| rows.iter().find(|row| row.metric == metric).and_then(|row| row.value);
@@ -44,5 +46,14 @@ fn editions_hold_every_part() {
 /// Ours carries twice what others do.
 fn of_flow(flow: &str, run: &Run) -> FlowSeen {
     let goodput_bps = if run.stack == OURS { 2e6 } else { 1e6 };
-    FlowSeen { flow: flow.into(), app: "upload".into(), goodput_bps, bytes: 1, duration_ms: Some(9.0), p95_ms: None }
+    FlowSeen {
+        flow: flow.into(),
+        app: "upload".into(),
+        goodput_bps,
+        bytes: 1,
+        duration_ms: Some(9.0),
+        p95_ms: None,
+        whole: true,
+        again_ms: Some(9.0),
+    }
 }

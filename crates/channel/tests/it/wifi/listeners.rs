@@ -78,24 +78,31 @@ fn only_listeners_hand_up_frames_for_others_and_nobody_else_notices() {
     assert_eq!(Wifi::new(Seed(1), "air", &nobody).err(), Some(ConfigError::Unknown { station: 3, stations: 3 }));
 }
 
-/// Loss on the air is repaired by retries where there are ACKs, loss after the ACK never; who does not decode loses nothing.
+/// Loss on the air is repaired by retries where there are ACKs, loss after the ACK and in an outage never; who does not decode loses nothing.
 #[test]
 fn pairs_lose_what_they_are_told_to() {
     let quarter = Ratio::new(1, 4).unwrap();
-    let of = |air: Ratio, drop: Ratio, no_ack: bool| {
+    let with = |loss: PairLoss, no_ack: bool| {
         let mut config = cell((OFDM_54.0, 540), Rules::standard(), 2);
-        config.reach.set_loss(0, 1, PairLoss { air, drop }).unwrap();
+        config.reach.set_loss(0, 1, loss).unwrap();
         let handling = Handling { no_ack, ..Handling::default() };
         let (received, _) = run(&config, handling);
         f64::from(received) / f64::from(FRAMES)
     };
+    let of = |air, drop, no_ack| with(PairLoss { air, drop, ..PairLoss::default() }, no_ack);
     let near = |share: f64, expected: f64| assert!((share - expected).abs() < 0.03, "{share} {expected}");
     near(of(quarter, Ratio::ZERO, true), 0.75);
     assert!(of(quarter, Ratio::ZERO, false) > 0.999);
     near(of(Ratio::ZERO, quarter, false), 0.75);
     near(of(quarter, quarter, true), 0.75 * 0.75);
+    // Three of twenty seconds.
+    let outages = vec![(Instant::from_millis(1_000), Instant::from_millis(4_000))];
+    let broken = || PairLoss { outages: outages.clone(), ..PairLoss::default() };
+    for no_ack in [false, true] {
+        near(with(broken(), no_ack), 0.85);
+    }
     let mut none = cell((OFDM_54.0, 540), Rules::standard(), 2);
     none.reach.set(0, 1, Reach::LOUD).unwrap();
-    let refused = none.reach.set_loss(0, 1, PairLoss { air: quarter, drop: Ratio::ZERO });
+    let refused = none.reach.set_loss(0, 1, PairLoss { air: quarter, ..PairLoss::default() });
     assert_eq!(refused, Err(ConfigError::LossAlone { from: 0, to: 1 }));
 }
