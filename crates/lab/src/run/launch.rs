@@ -57,7 +57,7 @@ impl Run<'_> {
                 let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
                 let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                Box::new(move || echo::run(&workload, "echo", Talking::Every(every), size, &over))
+                Box::new(move || echo::run(&workload, "echo", Pace::Every(every), size, &over))
             }
             App::Ping { every, size } => {
                 let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::cells::Head;
 use crate::document::Edition;
+use net::{B11, TXOP};
 use std::path::Path;
 use wavelane_run::Verdict;
 
@@ -41,6 +43,17 @@ fn editions_hold_every_part() {
         assert_eq!(ratio("over_best_p50"), Some(2.0));
         assert_eq!(ratio("plain_tcp_keeps"), Some(2.0));
     }
+}
+
+/// S2-E13's shorter break, in virtual time.
+#[test]
+fn data_comes_again_soon_after_a_link_of_the_path_breaks() {
+    let (_, net) = scenes::broken(5);
+    let run = Simulation { scenario: net.text(&format!("{B11}\n{TXOP}"), OURS), stack: OURS.into(), seed: 1 };
+    let seen = work(&run, &AtomicBool::new(false)).unwrap();
+    println!("{:?}", seen.flows);
+    let rows = rows::broken(&Head::sim("S2-E13", &[], OURS), &[&seen]);
+    assert!(rows.iter().all(|row| row.verdict == Verdict::Pass), "{rows:?}");
 }
 
 /// Ours carries twice what others do.
