@@ -200,7 +200,8 @@ fn compare(head: &Head, runs: Vec<Pair>) -> Row {
         simulated / 1e6,
     );
     let words = |key: &str| head.case.get(key).and_then(Value::as_str);
-    match head.id {
+    let id: &str = &head.id;
+    match id {
         // A few timeouts decide what TCP carries where a tenth is lost above the MAC.
         "S2-E4" if head.stack != OURS => row,
         // Which frame begins a burst, and alone is acknowledged, no program can tell a driver: there each is.
