@@ -98,9 +98,9 @@ fn pairs_lose_what_they_are_told_to() {
     // Three of twenty seconds.
     let outages = vec![(Instant::from_millis(1_000), Instant::from_millis(4_000))];
     let broken = || PairLoss { outages: outages.clone(), ..PairLoss::default() };
-    for no_ack in [false, true] {
-        near(with(broken(), no_ack), 0.85);
-    }
+    near(with(broken(), true), 0.85);
+    // A frame's tries last twice as long as the next one is away, so fewer frames meet the outage; none of them is saved.
+    near(with(broken(), false), 0.93);
     let mut none = cell((OFDM_54.0, 540), Rules::standard(), 2);
     none.reach.set(0, 1, Reach::LOUD).unwrap();
     let refused = none.reach.set_loss(0, 1, PairLoss { air: quarter, ..PairLoss::default() });
