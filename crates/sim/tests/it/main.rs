@@ -14,6 +14,7 @@ mod control;
 mod door;
 mod fill;
 mod first_window;
+mod gone;
 mod hop;
 mod hop_swarm;
 mod lane_sets;
