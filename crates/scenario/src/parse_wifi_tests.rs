@@ -73,7 +73,7 @@ fn losses_of_pairs_survive_their_text() {
     assert_eq!((lost.outages, cell(&s).calm().loss(0, 2).outages.len()), (vec![(off(1), off(3))], 0));
     let twice = "{ at = \"1 s\", for = \"2 s\" }, { at = \"2 s\", for = \"2 s\" }";
     let why = loses(&format!("{{ from = \"ap\", to = \"s2\", hear = \"decode\", outages = [{twice}] }}")).unwrap_err();
-    assert!(why.contains("pairs[") && why.contains("outages: "), "{why}");
+    assert!(why.contains("channels.air.pairs: outages: "), "{why}");
     let why = loses("{ from = \"ap\", to = \"s2\", hear = \"sense\", loss = \"1/4\" }").unwrap_err();
     assert!(why.contains("only frames that are decoded can be lost"), "{why}");
 }
