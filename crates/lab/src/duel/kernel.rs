@@ -37,7 +37,7 @@ impl KernelSide {
     pub(super) fn new(duel: &Duel, end: usize, control: &'static str) -> Result<Self, LabError> {
         let ns = Netns::new(&format!("{}-duel-{end}", std::process::id()))?;
         let name = format!("wl_duel{end}");
-        let (device, family) = (name.clone(), if duel.ipv6 { "-6" } else { "-4" });
+        let device = name.clone();
         for scope in ["all", "default"] {
             let off = if duel.ipv6 { "0" } else { "1" };
             ns.sysctl(&format!("net/ipv6/conf/{scope}/disable_ipv6"), off)?;
@@ -51,8 +51,8 @@ impl KernelSide {
             &[
                 "link set lo up".to_owned(),
                 format!("link set {name} mtu {MTU} txqueuelen {TUN_RING} up"),
-                format!("{family} addr add {ours}/{bits} dev {name}{nodad}"),
-                format!("{family} route add {theirs}/{bits} dev {name}"),
+                format!("addr add {ours}/{bits} dev {name}{nodad}"),
+                format!("route add {theirs}/{bits} dev {name}"),
             ],
         )?;
         Ok(Self { ns, tun, control, stop: Arc::default(), programs: Vec::new() })
