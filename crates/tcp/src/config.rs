@@ -59,6 +59,9 @@ pub struct Config {
     pub congestion: CongestionControl,
     /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet, 20 less over IPv6.
     pub mss: u16,
+    /// BBR version 1 keeps to the rate of a policer where a fifth or more of what is delivered is lost at a steady rate (Linux). A medium that
+    /// loses as much looks the same.
+    pub policers: bool,
     /// Selective acknowledgement (RFC 2018), with duplicate reports (RFC 2883).
     pub sack: bool,
     /// Loss detection by time and tail loss probes (RFC 8985); takes effect where SACK was agreed.
@@ -152,6 +155,7 @@ impl Default for Config {
         Self {
             congestion: CongestionControl::Cubic,
             mss: 1_460,
+            policers: true,
             sack: true,
             rack_tlp: true,
             prr: true,

@@ -81,6 +81,7 @@ impl Sender {
             let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
             self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
             self.tell_losses(now, &known);
+            self.controller.note_lost(self.board.lost() - lost);
             if self.board.lost() > lost && self.phase == Phase::Open {
                 self.begin_recovery(now);
                 self.counters.recoveries += 1;
@@ -123,9 +124,11 @@ impl Sender {
         self.rtt.back_off();
         let in_flight = if self.config.quirks.guess_arrivals { self.board.pipe() } else { self.next - self.una };
         let known = self.known_losses();
+        let lost = self.board.lost();
         self.board.mark_all_lost();
         if self.una > 0 {
             self.tell_losses(now, &known);
+            self.controller.note_lost(self.board.lost() - lost);
             // A repeated timeout keeps the state saved by the first (RFC 5682, section 3.1, step 1).
             if self.phase == Phase::Open {
                 self.note_reduction();

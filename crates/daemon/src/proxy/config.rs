@@ -484,6 +484,8 @@ fn usual_tcp(congestion: CongestionControl) -> TcpConfig {
         probe: Some(PROBE),
         // Asked for, as each end may decline for its own half (RFC 3168).
         ecn: true,
+        // A last hop that loses a fifth is a medium far more often than a policer.
+        policers: false,
         send_buffer: buffers.send,
         receive_buffer: buffers.receive_max,
         keepalive: Some(Keepalive { idle: nanos(idle), interval: nanos(interval), probes }),

@@ -1,7 +1,8 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), without its long-term (policer) sampling.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
 
 use super::Acked;
 use super::aggregation::Aggregation;
+use super::policer::{Policer, Seen};
 use super::windowed_max::WindowedMax;
 use crate::rate::RateSample;
 use wavelane_base::{Instant, Octets, Rate, Span};
@@ -14,6 +15,8 @@ const UNIT: u64 = 1_000;
 const CWND_GAIN: u64 = 2_000;
 /// One round trip of probing, one of draining its queue, and the rest of cruising.
 const CYCLE: [u64; 8] = [1_250, 750, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000];
+/// Where the cycle may begin: any phase but the draining one (section 4.3.3.3).
+const PHASES: [usize; 7] = [0, 2, 3, 4, 5, 6, 7];
 /// Rounds of the max bandwidth filter.
 const BANDWIDTH_ROUNDS: u64 = 10;
 /// Rounds without 25 % growth after which the pipe counts as full.
@@ -63,10 +66,16 @@ pub(crate) struct Bbr {
     conserving: bool,
     recovering: bool,
     aggregation: Aggregation,
+    /// `None` never looks for one.
+    policer: Option<Policer>,
+    delivered: u64,
+    delivered_at: Instant,
+    /// What is left of the random number.
+    dice: u32,
 }
 
 impl Bbr {
-    pub(super) fn new(now: Instant, mss: u64, cwnd: u64, dice: u32) -> Self {
+    pub(super) fn new(now: Instant, mss: u64, cwnd: u64, policers: bool, dice: u32) -> Self {
         Self {
             mode: Mode::Startup,
             mss,
@@ -82,14 +91,17 @@ impl Bbr {
             min_rtt_at: now,
             full_bandwidth: Rate::default(),
             full_rounds: 0,
-            // Any phase but the draining one (section 4.3.3.3).
-            cycle: [0, 2, 3, 4, 5, 6, 7][dice as usize % 7],
+            cycle: PHASES[dice as usize % PHASES.len()],
             cycle_at: now,
             probe_rtt_until: None,
             probe_rtt_round: false,
             conserving: false,
             recovering: false,
             aggregation: Aggregation::new(now),
+            policer: policers.then(Policer::default),
+            delivered: 0,
+            delivered_at: now,
+            dice,
         }
     }
     pub(super) fn set_mss(&mut self, mss: u64) {
@@ -106,8 +118,16 @@ impl Bbr {
     pub(super) fn is_probing_rtt(&self) -> bool {
         self.mode == Mode::ProbeRtt
     }
-    fn bandwidth(&self) -> Rate {
+    /// The most that was delivered.
+    fn most(&self) -> Rate {
         self.bandwidth.max()
+    }
+    /// The rate of the path: a policer's, if there seems to be one.
+    fn bandwidth(&self) -> Rate {
+        self.policed().unwrap_or_else(|| self.most())
+    }
+    fn policed(&self) -> Option<Rate> {
+        self.policer.as_ref().and_then(Policer::rate)
     }
     fn is_full(&self) -> bool {
         self.full_rounds >= FULL_ROUNDS
@@ -116,21 +136,30 @@ impl Bbr {
         match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBandwidth if self.policed().is_some() => (UNIT, CWND_GAIN),
             Mode::ProbeBandwidth => (CYCLE[self.cycle], CWND_GAIN),
             Mode::ProbeRtt => (UNIT, UNIT),
         }
     }
     /// `gain` bandwidth-delay products.
-    fn inflight(&self, gain: u64) -> u64 {
+    fn inflight(&self, bandwidth: Rate, gain: u64) -> u64 {
         let Some(rtt) = self.min_rtt else { return self.initial };
-        let product = self.bandwidth().octets_in(rtt).get();
+        let product = bandwidth.octets_in(rtt).get();
         (u128::from(product) * u128::from(gain) / u128::from(UNIT)) as u64
     }
 
     pub(super) fn on_ack(&mut self, acked: &Acked) {
         // Without a rate, version 1 learns nothing from a sample.
         let acked = &Acked { sample: acked.sample.filter(|sample| sample.rate.is_some()), ..*acked };
+        if acked.octets > 0 {
+            self.delivered = acked.delivered;
+            self.delivered_at = acked.now;
+        }
+        self.note_lost(acked.lost);
         let round_began = self.update_round(acked);
+        if let Some(sample) = acked.sample {
+            self.look_for_policer(round_began, acked.lost > 0, sample.app_limited);
+        }
         self.update_bandwidth(acked);
         self.aggregation.on_ack(acked, round_began, self.bandwidth(), self.cwnd);
         self.update_cycle(acked);
@@ -151,11 +180,26 @@ impl Bbr {
         began
     }
 
+    fn look_for_policer(&mut self, round_began: bool, losses: bool, app_limited: bool) {
+        let cruising = self.mode == Mode::ProbeBandwidth;
+        let seen =
+            Seen { at: self.delivered_at, delivered: self.delivered, round_began, losses, app_limited, cruising };
+        if self.policer.as_mut().is_some_and(|policer| policer.see(seen)) {
+            self.dice = self.dice.rotate_right(3);
+            self.cycle = PHASES[self.dice as usize % PHASES.len()];
+            self.cycle_at = self.delivered_at;
+        }
+    }
+    /// Bytes are newly marked lost.
+    pub(super) fn note_lost(&mut self, octets: u64) {
+        self.policer.iter_mut().for_each(|policer| policer.note_lost(octets));
+    }
+
     fn update_bandwidth(&mut self, acked: &Acked) {
         let Some(RateSample { rate: Some(rate), app_limited, .. }) = acked.sample else { return };
         // Samples that are not counted do not age the filter either (section 4.1.1.5): ProbeRTT lasts more rounds than it
         // spans.
-        if !app_limited || rate >= self.bandwidth() {
+        if !app_limited || rate >= self.most() {
             self.bandwidth.expire(self.rounds, BANDWIDTH_ROUNDS);
             self.bandwidth.note(self.rounds, rate);
         }
@@ -165,13 +209,13 @@ impl Bbr {
         if self.mode != Mode::ProbeBandwidth {
             return;
         }
-        let gain = CYCLE[self.cycle];
+        let gain = self.gains().0;
         let elapsed = acked.now.since(self.cycle_at) > self.min_rtt.unwrap_or(Span::ZERO);
         let prior = acked.pipe + acked.octets;
         let next = if gain > UNIT {
-            elapsed && (acked.lost > 0 || prior >= self.inflight(gain))
+            elapsed && (acked.lost > 0 || prior >= self.inflight(self.most(), gain))
         } else if gain < UNIT {
-            elapsed || prior <= self.inflight(UNIT)
+            elapsed || prior <= self.inflight(self.most(), UNIT)
         } else {
             elapsed
         };
@@ -185,8 +229,8 @@ impl Bbr {
         if self.is_full() || !round_began || acked.sample.is_none_or(|sample| sample.app_limited) {
             return;
         }
-        if self.bandwidth() >= self.full_bandwidth.scale(5, 4) {
-            self.full_bandwidth = self.bandwidth();
+        if self.most() >= self.full_bandwidth.scale(5, 4) {
+            self.full_bandwidth = self.most();
             self.full_rounds = 0;
         } else {
             self.full_rounds += 1;
@@ -197,7 +241,7 @@ impl Bbr {
         if self.mode == Mode::Startup && self.is_full() {
             self.mode = Mode::Drain;
         }
-        if self.mode == Mode::Drain && acked.pipe <= self.inflight(UNIT) {
+        if self.mode == Mode::Drain && acked.pipe <= self.inflight(self.most(), UNIT) {
             self.mode = Mode::ProbeBandwidth;
             self.cycle_at = acked.now;
         }
@@ -273,7 +317,7 @@ impl Bbr {
         let least = if self.pace < QUANTUM_TWO { 1 } else { 2 };
         let burst = (due.min(QUANTUM_MAX) / self.mss).max(least) * self.mss;
         let aggregated = if self.is_full() { self.aggregation.most(self.bandwidth()) } else { 0 };
-        self.inflight(self.gains().1) + 3 * burst + aggregated
+        self.inflight(self.bandwidth(), self.gains().1) + 3 * burst + aggregated
     }
 
     fn save_cwnd(&mut self) {
@@ -301,11 +345,20 @@ impl Bbr {
             _ => {}
         }
     }
+    /// As in Linux: the recovery was spurious, so neither the full pipe nor the policer is known.
+    pub(super) fn take_back(&mut self) {
+        self.full_bandwidth = Rate::default();
+        if !self.is_full() {
+            self.full_rounds = 0;
+        }
+        self.policer.iter_mut().for_each(Policer::forget);
+    }
     /// An outage is over: what was lost in it calls for no round of conservation, and its time made no measurement older.
     pub(super) fn resume(&mut self, now: Instant) {
         self.recovering = true;
         self.conserving = false;
         self.min_rtt_at = now;
+        self.policer.iter_mut().for_each(Policer::forget);
     }
     pub(super) fn on_timeout(&mut self, pipe: u64) {
         self.save_cwnd();
@@ -314,6 +367,8 @@ impl Bbr {
         self.cwnd = pipe + self.mss;
         self.conserving = false;
         self.full_bandwidth = Rate::default();
+        // As the end of a round with losses.
+        self.look_for_policer(true, true, false);
     }
 }
 
@@ -325,7 +380,7 @@ mod tests {
     #[test]
     fn the_bandwidth_outlives_rounds_that_are_limited_otherwise() {
         let (fast, slow) = (Rate::from_bps(20_000_000), Rate::from_bps(1_000_000));
-        let mut bbr = Bbr::new(Instant::ZERO, 1_000, 10_000, 0);
+        let mut bbr = Bbr::new(Instant::ZERO, 1_000, 10_000, true, 0);
         let mut delivered = 0;
         let mut round = |bbr: &mut Bbr, rate, app_limited, ms| {
             let prior_delivered = delivered;

@@ -6,6 +6,7 @@ mod bbr3;
 mod cubic;
 mod hystart;
 mod hystart_classic;
+mod policer;
 mod reno;
 mod windowed_max;
 
@@ -140,7 +141,7 @@ impl Algorithm {
         match config.congestion {
             CongestionControl::Reno | CongestionControl::NewReno => Self::Reno(Reno::new(window)),
             CongestionControl::Cubic => Self::Cubic(Cubic::new(window)),
-            CongestionControl::Bbr => Self::Bbr(Box::new(Bbr::new(now, mss, window.cwnd, dice))),
+            CongestionControl::Bbr => Self::Bbr(Box::new(Bbr::new(now, mss, window.cwnd, config.policers, dice))),
             CongestionControl::Bbr3 => Self::Bbr3(Box::new(Bbr3::new(now, mss, window.cwnd, sack, dice))),
         }
     }
@@ -209,6 +210,12 @@ impl Algorithm {
             bbr.on_lost(lost);
         }
     }
+    /// Bytes are newly marked lost by a timer. [`Acked::lost`] has the others.
+    pub(super) fn note_lost(&mut self, octets: u64) {
+        if let Self::Bbr(bbr) = self {
+            bbr.note_lost(octets);
+        }
+    }
     /// A congestion mark began a recovery, with `pipe` bytes in the network.
     pub(super) fn on_mark(&mut self, now: Instant, pipe: u64) {
         if let Self::Bbr3(bbr) = self {
@@ -240,7 +247,7 @@ impl Algorithm {
     pub(super) fn take_back(&mut self, prior: Self) {
         let cwnd = self.cwnd();
         match (&mut *self, prior) {
-            (Self::Bbr(_), _) => {}
+            (Self::Bbr(bbr), _) => bbr.take_back(),
             (Self::Bbr3(bbr), _) => bbr.on_spurious_recovery(),
             (Self::Cubic(cubic), Self::Cubic(prior)) if cubic.window.whole => cubic.take_back(&prior.window),
             (this, prior) => {

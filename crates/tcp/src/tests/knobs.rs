@@ -12,6 +12,7 @@ fn the_defaults_are_those_of_the_documentation() {
     let wanted = Config {
         congestion: CongestionControl::Cubic,
         mss: 1_460,
+        policers: true,
         sack: true,
         rack_tlp: true,
         prr: true,
@@ -55,6 +56,7 @@ fn the_defaults_are_those_of_the_documentation() {
     let documentation = include_str!("../../../../docs/models/tcp.md");
     for row in [
         "| `congestion` | `Cubic` |",
+        "| `policers` | on |",
         "| `sack`, `rack_tlp`, `prr` | on |",
         "| `slow_start_exit` | `HyStartPlusPlus` |",
         "| `undo` | on |",
