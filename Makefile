@@ -215,7 +215,7 @@ test test-all:
 	built="$${CARGO_TARGET_DIR:-target}"
 	wanted=$(if $(filter all,$(TIER)),$(DISK_GB_ALL),$(DISK_GB))
 	if [[ -d $$built/debug/deps ]]; then wanted=2; fi
-	mkdir -p "$$built"
+	mkdir -p -- "$$built" || { echo "0 passed, 1 failed, 0 skipped"; exit 2; }
 	free=$$(($$(df --output=avail --block-size=1M "$$built" | tail -n 1) / 1024))
 	if ((free < wanted)); then
 	  echo "this needs $$wanted GB in $$(realpath "$$built"), and $$((free)) GB are free there: make room, or name another place with CARGO_TARGET_DIR" >&2

@@ -293,11 +293,19 @@ impl Snoop {
     /// Forgets the oldest direction of which nothing is kept and nothing was acknowledged, or whose host says nothing: SYNs and data with
     /// invented sources leave such.
     fn make_room(&mut self, now: Instant) {
+        let mut young = 0;
         for _ in 0..GLANCES {
-            let Some((born, direction)) = self.begun.pop_front() else { return };
+            let Some((born, direction)) = self.begun.get(young).copied() else { return };
+            let way = self.ways.get(&direction).filter(|way| way.born == born);
             let is_silent = |way: &Way| !way.speaks && now.since(born) >= RTO_FIRST;
-            let is_bare = |way: &Way| way.segments.is_empty() && way.round_trip.is_none() || is_silent(way);
-            if self.ways.get(&direction).is_some_and(|way| way.born == born && is_bare(way)) {
+            let is_bare = way.is_some_and(|way| way.segments.is_empty() && way.round_trip.is_none() || is_silent(way));
+            if !is_bare && way.is_some_and(|way| !way.speaks) {
+                // Its host may still prove to say nothing.
+                young += 1;
+                continue;
+            }
+            self.begun.remove(young);
+            if is_bare {
                 self.forget(direction);
                 return;
             }

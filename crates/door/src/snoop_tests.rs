@@ -500,6 +500,33 @@ fn data_with_invented_sources_is_sent_once_and_takes_no_room() {
     assert!(served >= 990, "{served}");
 }
 
+/// More at once than there is room for: a while later those that came first give way.
+#[test]
+fn a_burst_of_data_with_invented_sources_takes_no_room_for_long() {
+    let mut snoop = Snoop::new(100, 100 * 1_040);
+    for n in 0..1_000_u16 {
+        let flood = [SocketAddr::from(([203, 0, 113, 1], 1_024 + n)), ends()[1]];
+        handle(&mut snoop, at(u64::from(n) / 2), &packet(flood, (0, 1), (Flags::ACK, 500), SEGMENT));
+    }
+    snoop.handle_timeout(at(2_500));
+    for n in 0..150_u16 {
+        let both = [SocketAddr::from(([10, 3, 0, 2], 2_000 + n)), ends()[1]];
+        let back = [both[1], both[0]];
+        let now = 2_500 + u64::from(n);
+        handle(&mut snoop, at(now), &packet(back, (0, 0), (Flags::SYN, 500), 0));
+        handle(&mut snoop, at(now), &packet(both, (99, 1), (SYN_ACK, 500), 0));
+        for k in 0..2 {
+            let segment = packet(both, (100 + k * SEGMENT, 1), (Flags::ACK, 500), SEGMENT);
+            handle(&mut snoop, at(now), &segment);
+        }
+        for _ in 0..2 {
+            handle(&mut snoop, at(now), &packet(back, (1, 100), (Flags::ACK, 500), 0));
+        }
+        assert!(snoop.poll_packet().is_some(), "{n}");
+        handle(&mut snoop, at(now), &packet(back, (1, 100), (Flags::RST, 0), 0));
+    }
+}
+
 #[test]
 fn what_acknowledges_more_than_passed_changes_nothing() {
     let mut snoop = Snoop::new(10, 1 << 20);

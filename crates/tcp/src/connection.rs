@@ -221,8 +221,10 @@ impl Connection {
     /// Bytes that wait to be read or may come, and those that wait to be sent or acknowledged.
     pub(super) fn committed(&self) -> [usize; 2] {
         let receiver = &self.receiver;
-        let comes = self.state.receives() && receiver.fin.is_none();
-        [if comes { receiver.committed() } else { receiver.held() }, self.sender.data.len()]
+        [
+            if self.state.receives() || self.state.opens() { receiver.committed() } else { receiver.held() },
+            self.sender.data.len(),
+        ]
     }
     /// Bytes in its buffers.
     pub(super) fn held(&self) -> usize {

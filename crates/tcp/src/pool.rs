@@ -6,6 +6,8 @@
 
 use super::config::Config;
 use super::connection::Connection;
+use super::host::HALF_OPEN_MAX;
+use super::receive::Receiver;
 use std::collections::VecDeque;
 use wavelane_base::{FlowId, Instant, Span};
 
@@ -15,12 +17,15 @@ const OWN: usize = 4_096;
 pub const MEMORY_SHARE: usize = 4;
 /// The same until something was read there, since a reader that stops keeps what it was promised first: 64 KiB while 2 MiB are left.
 const UNREAD_SHARE: usize = 31;
+/// The same while it opens: as many SYNs with invented sources as a host keeps leave a third of it to others.
+const OPENING_SHARE: usize = HALF_OPEN_MAX - 1;
 /// A connection is idle when nothing has come for so long: a sender's first timeout and the next (RFC 6298) are over.
 const IDLE: Span = Span::from_secs(3);
 
-/// What each may hold whatever others do: with less than two segments it would stand still.
+/// What each may hold whatever others do: with less than two segments, or than its scaled window can say, it would stand still.
 pub fn memory_own<'a>(configs: impl IntoIterator<Item = &'a Config>) -> usize {
-    configs.into_iter().map(|config| 2 * usize::from(config.mss)).fold(OWN, usize::max)
+    let least = |config: &Config| (2 * usize::from(config.mss)).max(1 << Receiver::shift(config));
+    configs.into_iter().map(least).fold(OWN, usize::max)
 }
 
 /// See the module's description.
@@ -62,7 +67,11 @@ impl Pool {
             let left = most.saturating_sub(self.beyond + 2 * own * count);
             // What it has is part of what it shares, so that it may keep what it was promised while nobody else wants more.
             let part = |mine, share| own + (left + mine) / (share + 1);
-            let share = if connection.receiver.was_read() { MEMORY_SHARE } else { UNREAD_SHARE };
+            let share = match connection.state() {
+                state if state.opens() => OPENING_SHARE,
+                _ if connection.receiver.was_read() => MEMORY_SHARE,
+                _ => UNREAD_SHARE,
+            };
             connection.set_spare([part(beyond[0], share), part(beyond[1], MEMORY_SHARE)]);
         }
         let result = action(connection);
@@ -73,10 +82,11 @@ impl Pool {
     }
     /// A connection that had a promise is looked at. Whether it is idle: then the promise no longer counts.
     pub(super) fn withdraws(&mut self, now: Instant, connection: &mut Connection) -> bool {
-        let is_idle = now.since(connection.receiver.latest()) >= IDLE && connection.receiver.held() == 0;
+        let is_idle = now.since(connection.receiver.latest()) >= IDLE;
         if is_idle {
-            self.beyond -= self.beyond(connection)[0];
+            let before = self.beyond(connection)[0];
             connection.receiver.withdraw();
+            self.beyond = self.beyond + self.beyond(connection)[0] - before;
         }
         is_idle
     }

@@ -94,9 +94,13 @@ impl Receiver {
     pub(super) fn first_limit(config: &Config) -> usize {
         config.receive_window_initial.unwrap_or(usize::MAX).min(config.receive_buffer)
     }
+    /// By how many bits its window is scaled.
+    pub(super) fn shift(config: &Config) -> u8 {
+        let needed = (WINDOW_BITS..).take_while(|bits| config.receive_buffer >> bits > 0).count() as u8;
+        if config.window_scale { needed.min(WINDOW_SCALE_MAX) } else { 0 }
+    }
     pub(super) fn new(config: &Config, now: Instant) -> Self {
         let limit = Self::first_limit(config);
-        let needed = (WINDOW_BITS..).take_while(|bits| config.receive_buffer >> bits > 0).count() as u8;
         Self {
             ring: VecDeque::new(),
             read_at: 1,
@@ -113,7 +117,7 @@ impl Receiver {
             round_trip: (None, 0),
             edge: 0,
             frozen: false,
-            shift: if config.window_scale { needed.min(WINDOW_SCALE_MAX) } else { 0 },
+            shift: Self::shift(config),
             mss: usize::from(config.mss),
             count: config.delayed_ack_count.max(1),
             timer: config.delayed_ack_timer,
@@ -296,11 +300,12 @@ impl Receiver {
     }
     /// Whatever is announced within what the pool has left is stood by from now on.
     pub(super) fn vouch(&mut self) {
-        self.vouched = self.vouched.max(self.read_at.saturating_add(self.spare as u64)).min(self.edge);
+        let most = self.edge.min(self.fin.unwrap_or(u64::MAX));
+        self.vouched = self.vouched.max(self.read_at.saturating_add(self.spare as u64)).min(most);
     }
-    /// The pool no longer stands by it.
+    /// The pool stands by no more than what is here.
     pub(super) fn withdraw(&mut self) {
-        self.vouched = self.read_at;
+        self.vouched = self.read_at + self.ring.len() as u64;
     }
     /// Bytes from the next to be read on that the pool stands by.
     pub(super) fn committed(&self) -> usize {

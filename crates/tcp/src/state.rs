@@ -49,6 +49,10 @@ impl ConnectionState {
     pub(super) fn receives(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
+    /// Whether its SYN is not acknowledged yet.
+    pub(super) fn opens(self) -> bool {
+        matches!(self, Self::SynSent | Self::SynReceived)
+    }
     /// Whether `to` may follow.
     pub(super) fn may_become(self, to: Self) -> bool {
         to == Self::Closed || TRANSITIONS.contains(&(self, to))

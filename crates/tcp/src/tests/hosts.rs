@@ -461,3 +461,51 @@ fn stopped_readers_take_nothing_of_what_others_were_promised() {
     assert!(read[0] > 2_800_000 && read[1] > 1_450_000 && read[2] > 25 * 50 * 2 * 1_400, "{read:?}");
     assert!(highest > MOST / 2 && highest <= MOST, "{highest} bytes");
 }
+
+/// Windows stay counted behind a hole: a FIN that came early, or a single octet, takes no promise out of the pool and keeps none for good.
+#[test]
+fn what_is_behind_a_hole_is_bounded_and_given_back() {
+    const MOST: usize = 4 << 20;
+    const CLIENTS: u16 = 100;
+    let fin = Flags(Flags::FIN.0 | Flags::ACK.0);
+    for early_fin in [true, false] {
+        let mut station = Station::new(Config { receive_buffer: 65_535, ..plain() });
+        station.host.set_memory_max(MOST);
+        let client = |n: u16| SocketAddr::new(theirs().ip(), 20_000 + n);
+        let mut opened = Vec::new();
+        for n in 0..CLIENTS {
+            station.give(client(n), ours(), header(S, 0, 0), b"");
+            let answer = station.one();
+            let ack = answer.seq.wrapping_add(1);
+            station.give(client(n), ours(), TcpHeader { ack, ..header(A, 1, 0) }, b"");
+            // Behind a hole, so that its answer tells the window of an open connection.
+            station.give(client(n), ours(), TcpHeader { ack, ..header(A, 3, 0) }, b"x");
+            let window = u32::from(station.one().window);
+            if early_fin {
+                station.give(client(n), ours(), TcpHeader { ack, ..header(fin, window - 1, 0) }, b"x");
+                station.drain();
+            }
+            opened.push((window, ack));
+        }
+        for (n, (window, ack)) in (0..CLIENTS).zip(&opened).filter(|_| early_fin) {
+            // All but the first octet.
+            for from in (2..*window - 1).step_by(1_000) {
+                let octets = vec![1; 1_000.min((*window - 1 - from) as usize)];
+                station.give(client(n), ours(), TcpHeader { ack: *ack, ..header(A, from, 0) }, &octets);
+                station.drain();
+            }
+            assert!(station.host.memory() <= MOST, "{} bytes of {n}", station.host.memory());
+        }
+        if !early_fin {
+            station.pass(5_000);
+            // Some are looked at with each segment that comes.
+            for _ in 0..CLIENTS {
+                station.give(theirs(), ours(), header(A, 1, 1), b"");
+                station.drain();
+            }
+            station.give(client(CLIENTS), ours(), header(S, 0, 0), b"");
+            let window = station.drain().into_iter().find(|(to, h)| *to == client(CLIENTS) && h.flags.has(Flags::SYN));
+            assert!(window.as_ref().is_some_and(|(_, h)| h.window > 6_000), "{window:?}");
+        }
+    }
+}
