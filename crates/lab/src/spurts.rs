@@ -167,6 +167,12 @@ impl Sender {
     }
 }
 
+/// Waits until a datagram is due; false if the flow is over before. A sender that cannot keep up has datagrams due long after their time:
+/// the clock ends it then, not its schedule.
+fn goes_on(due: Instant, stop: Instant, cancelled: impl Fn() -> bool) -> bool {
+    due < stop && sockets::rest_until(due, &cancelled) && !cancelled() && realtime::now() < stop
+}
+
 /// Sends datagrams when due until the flow's stop. The calling thread must be inside the client's namespace.
 pub(crate) fn run(
     workload: &Workload,
@@ -184,7 +190,7 @@ pub(crate) fn run(
     match talk.pace {
         Pace::Spurts(every, spans, dice) => {
             let mut spurt = Spurt::new(workload.start, dice, every, spans);
-            while spurt.due() < workload.stop && sockets::rest_until(spurt.due(), || workload.cancelled()) {
+            while goes_on(spurt.due(), workload.stop, || workload.cancelled()) {
                 sender.send_next();
                 if talk.timed {
                     sent.push(spurt.due());
@@ -194,7 +200,7 @@ pub(crate) fn run(
         }
         Pace::Every(every) => {
             let mut due = workload.start;
-            while due < workload.stop && sockets::rest_until(due, || workload.cancelled()) {
+            while goes_on(due, workload.stop, || workload.cancelled()) {
                 sender.send_next();
                 due += every;
             }
@@ -231,6 +237,14 @@ pub(crate) fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sender_that_is_late_ends_at_the_stop_or_when_cancelled() {
+        let (due, now, later) = (Instant::ZERO, realtime::now(), realtime::now() + Span::from_secs(3_600));
+        assert!(goes_on(due, later, || false), "it catches up");
+        assert!(!goes_on(due, now, || false));
+        assert!(!goes_on(due, later, || true));
+    }
 
     #[test]
     fn a_datagram_is_known_by_every_byte() {
