@@ -5,6 +5,7 @@ use crate::cells::{Aim, Head};
 use crate::document::Row;
 use serde_json::json;
 use wavelane_measure::{jain, mean, percentile};
+use wavelane_run::Verdict;
 
 /// Makes a part's rows of what its scenes gave.
 type Make = fn(&[&Found<'_>]) -> Vec<Row>;
@@ -352,13 +353,16 @@ const AGAIN_MS: f64 = 270.0;
 pub(super) fn broken(head: &Head, seen: &[&Seen]) -> Vec<Row> {
     let flows = || seen.iter().flat_map(|seen| &seen.flows);
     let whole: Vec<f64> = flows().map(|flow| f64::from(u8::from(flow.whole))).collect();
-    // What never came counts as a minute.
-    let again: Vec<f64> = flows().map(|flow| flow.again_ms.unwrap_or(60_000.0)).collect();
+    let again: Option<Vec<f64>> = flows().map(|flow| flow.again_ms).collect();
     let ours = head.stack == OURS;
-    vec![
-        head.row("whole", "share", &whole).judged(ours.then_some(Aim::AtLeast(1.0))),
-        head.row("again_ms", "ms", &again).judged(ours.then_some(Aim::AtMost(AGAIN_MS))),
-    ]
+    let row = head.row("again_ms", "ms", again.as_deref().unwrap_or_default());
+    let verdict = if ours { Verdict::Fail } else { Verdict::Info };
+    // Where nothing came again there is no time to take a mean of.
+    let row = match again {
+        Some(_) => row.judged(ours.then_some(Aim::AtMost(AGAIN_MS))),
+        None => Row { verdict, why: "not before the end".into(), ..row },
+    };
+    vec![head.row("whole", "share", &whole).judged(ours.then_some(Aim::AtLeast(1.0))), row]
 }
 
 fn breaks(found: &[&Found<'_>]) -> Vec<Row> {

@@ -54,6 +54,14 @@ fn data_comes_again_soon_after_a_link_of_the_path_breaks() {
     println!("{:?}", seen.flows);
     let rows = rows::broken(&Head::sim("S2-E13", &[], OURS), &[&seen]);
     assert!(rows.iter().all(|row| row.verdict == Verdict::Pass), "{rows:?}");
+    // Where nothing came again there is no time, and ours fails all the same.
+    let mut never = seen.clone();
+    never.flows[0].again_ms = None;
+    for (stack, verdict) in [(OURS, Verdict::Fail), ("tcp-cubic", Verdict::Info)] {
+        let rows = rows::broken(&Head::sim("S2-E13", &[], stack), &[&seen, &never]);
+        let again = rows.iter().find(|row| row.metric == "again_ms").unwrap();
+        assert_eq!((again.value, again.verdict, &*again.why), (None, verdict, "not before the end"));
+    }
 }
 
 /// Ours carries twice what others do.
