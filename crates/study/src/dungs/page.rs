@@ -26,7 +26,7 @@ pub(crate) fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         "sawtooth",
         "After an outage the sender waits up to as long again; a proxy whose half on the air tries every 3 s does not",
         ["outage (s)", "until data flows again (s)"],
-        by_case(document, "restart_s", "outage_s", |row| row.stack.clone()),
+        by_case(document, "restart_s", "outage_s", |row| format!("{}, {}", row.stack, row.id)),
     ));
     for (name, metric, title) in [
         (

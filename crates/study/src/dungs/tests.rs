@@ -50,3 +50,17 @@ fn captures_tell_both_sides_of_the_proxy_apart() {
     assert!(seen.held.unwrap() > 60_000.0, "{:?}", seen.held);
     assert_eq!(seen::observe(run, &options(&folder.0), &hooks).unwrap(), seen);
 }
+
+/// A curve has one value at each length of the outage, though two experiments have the same stack.
+#[test]
+fn a_curve_is_of_one_experiment() {
+    let row = |id: &str, value: f64| {
+        let row = crate::Row::new(id, "sim", "tcp-cubic+split", "restart_s", "s");
+        crate::Row { value: Some(value), case: [("outage_s".to_owned(), Value::from(16))].into_iter().collect(), ..row }
+    };
+    let document = StudyDocument::new(ID, Edition::Quick, 1, vec![row("S4-E4", 20.0), row("S4-E16", 17.0)]);
+    let charts = page::charts(&Folder::new("dungs-curves").0, &document);
+    let curves = &charts.iter().find(|chart| chart.name == "sawtooth").unwrap().curves;
+    let of = |id: &str, value: f64| (format!("tcp-cubic+split, {id}"), vec![(16.0, value)]);
+    assert_eq!(*curves, [of("S4-E4", 20.0), of("S4-E16", 17.0)]);
+}
