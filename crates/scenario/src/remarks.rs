@@ -4,8 +4,8 @@
 //! neighbours counts as a possible relay of every flow that does not begin or end its way at it.
 
 use crate::model::{ChannelKind, Flow, GatewaySettings, NodeKind, Scenario, Stack, StackOption};
-use wavelane_base::{Instant, Ratio};
-use wavelane_channel::Then;
+use wavelane_base::{Instant, Ratio, Span};
+use wavelane_channel::{Then, Windows};
 use wavelane_settings::RadioLanes;
 
 /// Something to tell whoever wrote a file that is in order.
@@ -91,17 +91,32 @@ impl Scenario {
 
 /// Outages that begin when the run is over; a change of the timeline that does is refused.
 fn late_outages(scenario: &Scenario, remarks: &mut Vec<Remark>) {
+    let late = |outages: &Windows| {
+        let mut starts = outages.iter().map(|(from, _)| from.since(Instant::ZERO));
+        starts.find(|at| *at >= scenario.duration)
+    };
+    let mut remark = |clause: String, at: Span, of: &str| {
+        let end = scenario.duration;
+        let why = format!("an outage at {at}{of} comes after the run's end at {end}: move it or lengthen duration");
+        remarks.push(Remark { clause, why });
+    };
     for channel in &scenario.channels {
-        let ChannelKind::Cable(cable) = &channel.kind else { continue };
-        for (way, direction) in [("forward", &cable.forward), ("reverse", &cable.reverse)] {
-            let late = direction.outages.iter().find(|(from, _)| *from >= Instant::ZERO + scenario.duration);
-            if let Some((from, _)) = late.filter(|_| way == "forward" || cable.forward.outages != cable.reverse.outages)
-            {
-                let (at, end) = (from.since(Instant::ZERO), scenario.duration);
-                remarks.push(Remark {
-                    clause: format!("channels.{}.{way}.outages", channel.name),
-                    why: format!("an outage at {at} comes after the run's end at {end}: move it or lengthen duration"),
-                });
+        if let ChannelKind::Cable(cable) = &channel.kind {
+            for (way, direction) in [("forward", &cable.forward), ("reverse", &cable.reverse)] {
+                if let Some(at) = late(&direction.outages)
+                    && (way == "forward" || cable.forward.outages != cable.reverse.outages)
+                {
+                    remark(format!("channels.{}.{way}.outages", channel.name), at, "");
+                }
+            }
+        } else if let Some(cell) = channel.cell() {
+            // Once per cell, for it may have thousands of pairs.
+            let stations = 0..cell.reach.stations();
+            let mut pairs = stations.clone().flat_map(|from| stations.clone().map(move |to| (from, to)));
+            let first = pairs.find_map(|(from, to)| Some((from, to, late(&cell.reach.loss(from, to).outages)?)));
+            if let Some((from, to, at)) = first {
+                let of = format!(" of the pair {}, {}", channel.between[from], channel.between[to]);
+                remark(format!("channels.{}.pairs", channel.name), at, &of);
             }
         }
     }

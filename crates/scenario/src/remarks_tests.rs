@@ -76,6 +76,14 @@ fn an_outage_after_the_end_is_remarked_upon() {
     assert_eq!(outage("9 s"), [""; 0]);
     let late = outage("10 s");
     assert!(late.len() == 1 && late[0].starts_with("channels.one.forward.outages: an outage at 10 s"), "{late:?}");
+    let of_pair = |at: &str| {
+        let lost = format!("hear = \"decode\", outages = [{{ at = \"{at}\", for = \"1 s\" }}] }}]");
+        chain("\"wavelane\"", &RADIO.replace("hear = \"decode\" }]", &lost), "")
+    };
+    assert_eq!(of_pair("9 s"), [""; 0]);
+    let late = of_pair("10 s");
+    let said = "channels.air.pairs: an outage at 10 s of the pair b, c comes after the run's end at 10 s";
+    assert!(late.len() == 1 && late[0].starts_with(said), "{late:?}");
 }
 
 #[test]
