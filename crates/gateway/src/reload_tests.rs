@@ -1,6 +1,9 @@
 //! A new configuration while flows run.
 use super::*;
 use crate::ReloadError;
+use wavelane_base::{Carrier, LinkAcks, Radio, Rate};
+
+const RADIO: Radio = Radio { rate: Rate::from_bps(54_000_000), cell: 0, acks: LinkAcks::Each };
 
 fn other(n: u8) -> PeerConfig {
     let mut peer = config(1, n, "192.0.2.77:4780".parse().unwrap()).peers.remove(0);
@@ -107,6 +110,7 @@ fn unchangeable_keys_are_refused_and_nothing_changes() {
         (fixed(|c| c.mtu_max = 1_400), "mtu_max"),
         (fixed(|c| c.packets = Some(PacketConfig::default())), "packet service"),
         (fixed(|c| c.peers[0].lanes[0].controller = Controller::Cubic), "controller of peer 'peer-2'"),
+        (fixed(|c| c.peers[0].lanes[0].carrier.radio = Some(RADIO)), "`radio` or `rate` of a lane of peer 'peer-2'"),
         (fixed(|c| c.peers[0].preshared_key = Some([1; 32])), "preshared key"),
         (fixed(|c| c.peers.push(c.peers[0].clone())), "same public key"),
         (fixed(|c| c.flows_max = 0), "flows_max"),
@@ -117,6 +121,30 @@ fn unchangeable_keys_are_refused_and_nothing_changes() {
     }
     let sent = noise(20_000);
     assert!(send_through(&mut pair, flow, &sent, None) == sent);
+}
+
+#[test]
+fn radios_keep_their_rate_and_may_change_places() {
+    let mut pair = Pair::new();
+    let with = |radios: &[(u16, Option<u64>)]| {
+        let mut wanted = config(1, 2, B);
+        let plain = wanted.peers[0].lanes.remove(0);
+        wanted.peers[0].lanes.extend(radios.iter().map(|(port, rate)| {
+            let radio = rate.map(|rate| Radio { rate: Rate::from_bps(rate), ..RADIO });
+            LaneConfig { port: PortId(*port), carrier: Carrier { radio, ..plain.carrier }, ..plain }
+        }));
+        wanted
+    };
+    let (slow, fast) = (Some(6_000_000), Some(54_000_000));
+    let now = pair.now;
+    let mut reload = |radios: &[(u16, Option<u64>)]| pair.nodes[0].reload(now, with(radios));
+    reload(&[(0, None), (1, slow)]).expect("a radio is added");
+    reload(&[(1, slow), (0, None)]).expect("the same in another order");
+    reload(&[(1, slow)]).expect("the first of the file goes");
+    for changed in [(2, fast), (2, None)] {
+        let why = reload(&[changed]).expect_err("the lane would go on at 6 Mbit/s").to_string();
+        assert!(why.starts_with("`radio` or `rate` of a lane of peer 'peer-2' cannot change"), "{why}");
+    }
 }
 
 #[test]

@@ -52,6 +52,16 @@ impl Neighbours {
         numbers.zip(self.config.peers[peer].lanes.iter().copied().map(Some)).collect()
     }
 
+    /// Whether a lane would go on under the controller that it was made with, and another is wanted.
+    pub(super) fn changes_controller(&self, peer: usize, new: &[LaneConfig]) -> bool {
+        let before = self.configured_lanes(peer);
+        let closed: Vec<bool> = (0..self.links[peer].lanes()).map(|lane| self.links[peer].is_closed(lane)).collect();
+        let numbers = numbers(&before, new, closed.len(), &closed);
+        let old = |number| before.iter().find(|(of, _)| *of == number).and_then(|(_, lane)| *lane);
+        let mut both = numbers.into_iter().zip(new).filter_map(|(number, new)| Some((old(number)?, new)));
+        both.any(|(old, new)| old.effective_controller() != new.effective_controller())
+    }
+
     /// Applies the configured lanes of a peer. `before` are those of the previous configuration, with their numbers.
     pub(super) fn set_lanes(&mut self, now: Instant, peer: PeerId, before: &[(usize, Option<LaneConfig>)]) {
         let new = self.config.peers[peer.0].lanes.clone();

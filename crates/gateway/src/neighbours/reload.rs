@@ -45,11 +45,15 @@ impl Neighbours {
             return fixed("the packet service");
         }
         for peer in &config.peers {
-            let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
+            let Some(place) = self.peer_with(&peer.public_key) else { continue };
+            let before = &old.peers[place];
             let controllers = |peer: &PeerConfig| peer.lanes.iter().map(|l| l.controller).collect::<Vec<_>>();
             let both = controllers(before).into_iter().zip(controllers(peer));
             if both.into_iter().any(|(old, new)| old != new) {
                 return fixed(&format!("the controller of peer '{}'", peer.name));
+            }
+            if self.changes_controller(place, &peer.lanes) {
+                return fixed(&format!("`radio` or `rate` of a lane of peer '{}'", peer.name));
             }
             if peer.preshared_key != before.preshared_key {
                 return fixed(&format!("the preshared key of peer '{}'", peer.name));
