@@ -414,7 +414,19 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         ),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"plain\"\nrate = \"1 Mbit/s\"",
-            "of serial lanes alone",
+            "of serial lanes and radios alone: remove it, or add medium = \"serial\", or radio = \"paced\"",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"paced\"\nrate = \"1 bit/s\"",
+            "is no radio's: write its highest",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"paced\"\nrate = \"900 Gbit/s\"",
+            "between 1 Mbit/s and 100 Gbit/s",
+        ),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"raw\"\nrate = \"6 Mbit/s\"\nstart_rate = \"1 Mbit/s\"",
+            "start_rate: is a controller's",
         ),
         (
             "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nradio = \"raw\"\nrate = \"54 Mbit/s\"",

@@ -7,6 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Address, LinkAcks, Quantity, Radio, Rate};
 use wavelane_settings::{LaneKnobs, LaneTable, RadioLanes};
 
+/// No Wi-Fi radio's highest rate is lower (IEEE 802.11-2020, clause 15) ...
+const RADIO_MIN: Rate = Rate::from_bps(1_000_000);
+/// ... nor, as far as can be bought, higher: a unit is wrong.
+const RADIO_MAX: Rate = Rate::from_bps(100_000_000_000);
+
 /// Both ends of a lane, as its medium reads them from its table.
 pub(crate) struct LaneEnds {
     /// See [`PeerLane::address`].
@@ -170,8 +175,17 @@ fn radio(t: &LaneTable, key: &str) -> Result<Option<Radio>, ConfigError> {
             "shares the socket of gateway.listen, whose queue is not its own: add `device` or `local`".into(),
         );
     }
+    if t.knobs.start_rate.is_some() {
+        return Err(value(
+            format!("{key}: start_rate"),
+            "is a controller's, and medium access sets the pace of a lane with `radio`: remove it",
+        ));
+    }
     match t.line.rate.as_deref().map(Rate::parse) {
-        Some(Ok(rate)) if rate.as_bps() > 0 => Ok(Some(Radio { rate, cell: 0, acks })),
+        Some(Ok(rate)) if (RADIO_MIN..=RADIO_MAX).contains(&rate) => Ok(Some(Radio { rate, cell: 0, acks })),
+        Some(Ok(_)) => {
+            Err(value(format!("{key}: rate"), "is no radio's: write its highest, between 1 Mbit/s and 100 Gbit/s"))
+        }
         Some(_) => Err(value(format!("{key}: rate"), "is not a rate, such as \"54 Mbit/s\"")),
         None => refuse("needs `rate`, the highest of its radio, such as \"54 Mbit/s\"".into()),
     }

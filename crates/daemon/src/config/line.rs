@@ -1,7 +1,7 @@
 //! How a serial line is set: the keys that a lane over one shares with `[serial]`.
 
 use super::lane_table::LaneEnds;
-use super::{ConfigError, Directions, LaneMedium, LaneSocket, value};
+use super::{ConfigError, Directions, LaneMedium, LaneSocket, UDP, value};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Address, Quantity, Rate, Span};
 use wavelane_gateway::Controller;
@@ -89,6 +89,10 @@ pub(super) fn refuse_elsewhere(t: &LaneTable, key: &str) -> Result<(), ConfigErr
         ("chat", t.line.chat.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
+        Some((word, _)) if *word == "rate" && t.medium.as_deref().is_none_or(|word| word == UDP.word) => Err(value(
+            format!("{key}: rate"),
+            "is of serial lanes and radios alone: remove it, or add medium = \"serial\", or radio = \"paced\" with a `local` or `device`",
+        )),
         Some((word, _)) => {
             Err(value(format!("{key}: {word}"), "is of serial lanes alone: remove it, or add medium = \"serial\""))
         }

@@ -166,7 +166,7 @@ fn a_port_that_cannot_be_used_is_refused_with_the_remedy() {
     drop(owner);
     let (code, said) = refused("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nrate = \"9600 bit/s\"\n");
     assert!(
-        code == Some(2) && said.contains("is of serial lanes alone: remove it, or add medium = \"serial\""),
+        code == Some(2) && said.contains("is of serial lanes and radios alone: remove it, or add medium = \"serial\""),
         "{said}"
     );
     std::fs::remove_dir_all(&folder).unwrap();
