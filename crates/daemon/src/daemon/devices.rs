@@ -36,13 +36,24 @@ struct Bound {
     index: Option<u64>,
     /// Why the system refused it, unless the device or the address was missing.
     refused: Option<String>,
+    /// It was refused because somebody has its port: it may be a program that began before the old socket was closed, and holds that for a moment.
+    taken: bool,
     /// Whether its device is set up, as far as that was logged.
     up: Changes,
 }
 
 impl Bound {
     fn new(now: Instant, socket: LaneSocket) -> Self {
-        Self { index: socket.device_identity(), socket, refused: None, up: Changes::new(now, true) }
+        Self { index: socket.device_identity(), socket, refused: None, taken: false, up: Changes::new(now, true) }
+    }
+    /// The system refused its socket.
+    fn refuse(&mut self, why: &io::Error) {
+        self.refused = (!start::lacks_address(why)).then(|| why.to_string());
+        self.taken = start::is_taken(why);
+    }
+    /// Whether what was refused may be had without a change of its device.
+    fn may_be_free_later(&self) -> bool {
+        self.taken || self.index.is_some() && self.socket.medium.device.may_be_free_later()
     }
     fn has_device(&self) -> bool {
         self.socket.device.is_none() || self.index.is_some()
@@ -62,7 +73,7 @@ enum Look {
     Same,
     /// The device was replaced or is gone.
     Device,
-    /// The device is refused, and may be free by now.
+    /// The device or the port is refused, and may be free by now.
     Refused,
     /// The address is gone, or may be there again.
     Address,
@@ -94,7 +105,8 @@ impl Devices {
     /// When [`Daemon::look_at_devices`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let may_go = |socket: &LaneSocket| socket.device.is_some() || socket.own_address().is_some();
-        let waits = self.listen_missing || self.ports.iter().flatten().any(|bound| may_go(&bound.socket));
+        let waits = |bound: &Bound| bound.taken || may_go(&bound.socket);
+        let waits = self.listen_missing || self.ports.iter().flatten().any(waits);
         waits.then_some(self.next)
     }
     /// A device ended: looks at all of them as soon as may be.
@@ -161,9 +173,10 @@ impl Daemon {
                 // A missing address is in the warnings.
                 Err(why) if start::lacks_address(&why) => {}
                 Err(why) => {
-                    self.say(&format!("a lane has no socket: {why}; restart the daemon"));
+                    let remedy = if start::is_taken(&why) { "it is tried again" } else { "restart the daemon" };
+                    self.say(&format!("a lane has no socket: {why}; {remedy}"));
                     if let Some(bound) = &mut self.devices.ports[place] {
-                        bound.refused = Some(why.to_string());
+                        bound.refuse(&why);
                     }
                 }
                 Ok(()) => {}
@@ -248,12 +261,15 @@ impl Daemon {
             let look = match bound.socket.own_address() {
                 // Tried once for each index: what is refused now would be refused in a second, too.
                 _ if index != bound.index || gone => Look::Device,
-                _ if !there && index.is_some() && bound.socket.medium.device.may_be_free_later() => Look::Refused,
+                _ if !there && bound.may_be_free_later() => Look::Refused,
                 Some(local) if there && !udp::is_own(local, bound.socket.device.as_deref()) => Look::Address,
                 Some(_) if !there && bound.has_device() && bound.refused.is_none() => Look::Address,
                 _ => Look::Same,
             };
             let said = bound.refused.clone();
+            if !matches!(look, Look::Same) {
+                bound.taken = false;
+            }
             (bound.index, bound.refused) = match look {
                 Look::Same => continue,
                 Look::Device | Look::Refused => (index, None),
@@ -264,7 +280,7 @@ impl Daemon {
             self.gateway.forget_heard_by(self.now, PortId(port as u16));
             let opened = bound.has_device().then(|| self.open_port(port, &bound.socket));
             if let (Some(Err(why)), Some(bound)) = (&opened, &mut self.devices.ports[place]) {
-                bound.refused = (!start::lacks_address(why)).then(|| why.to_string());
+                bound.refuse(why);
                 if bound.refused.is_some() && bound.refused == said {
                     continue;
                 }
@@ -281,6 +297,7 @@ impl Daemon {
 fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, was_there: bool) -> Option<String> {
     let what = match (look, &socket.device) {
         (Look::Device | Look::Refused, Some(name)) => format!("device '{name}'"),
+        (Look::Refused, None) => format!("local port {}", socket.local),
         _ => format!("local address {}", socket.local.ip()),
     };
     Some(match opened {
@@ -292,7 +309,7 @@ fn port_news(look: &Look, socket: &LaneSocket, opened: Option<io::Result<()>>, w
             }
             format!("local address {} is not this machine's: its lane carries nothing until it is", socket.local.ip())
         }
-        Some(Err(why)) if socket.medium.device.may_be_free_later() => {
+        Some(Err(why)) if start::is_taken(&why) || socket.medium.device.may_be_free_later() => {
             let remedy = (socket.medium.row().remedy)(&why).unwrap_or("check it");
             format!("{what} is there, but its lane cannot use it yet: {why}; {remedy}")
         }
