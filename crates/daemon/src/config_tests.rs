@@ -463,6 +463,10 @@ fn impossible_lanes_are_refused_with_a_remedy() {
         let error = with(lanes).expect_err(lanes).to_string();
         assert!(error.contains(why), "{lanes}: {error}");
     }
+    let radio =
+        "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:5\"\nradio = \"raw\"\nrate = \"54 Mbit/s\"";
+    let socket = with(radio).unwrap().peers[0].lanes[0].socket.clone().unwrap();
+    assert_eq!(socket.radio_words().unwrap(), "radio raw at 54 Mbit/s");
     let wan =
         |device| format!("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"0.0.0.0:4781\"\ndevice = \"{device}\"\n");
     with(&format!("{}{}", wan("wan0"), wan("wan1"))).expect("each device has the port");

@@ -174,6 +174,9 @@ pub struct LaneReport {
     /// "udp" or "ethernet".
     #[serde(default)]
     pub medium: String,
+    /// How medium access sets its pace, if it does.
+    #[serde(default)]
+    pub radio: Option<String>,
     /// Whether sending on it costs money.
     #[serde(default)]
     pub metered: bool,

@@ -4,7 +4,7 @@ use crate::config::LaneMedium;
 use crate::config::{Config, LaneSocket, Peer, PeerLane, lane_name};
 use crate::status;
 use std::net::IpAddr;
-use wavelane_base::{Address, LinkAcks, Radio};
+use wavelane_base::Address;
 use wavelane_host::routes::{interface_mtu, towards};
 use wavelane_host::{interface_index, interface_needs_no_arp};
 
@@ -30,18 +30,12 @@ pub(super) fn list(peer: &Peer, listen: std::net::SocketAddr) -> String {
             [lane.knobs.bulk, lane.knobs.small],
         );
         let start = lane.knobs.start_rate.map(|rate| format!(", starts at {} kbit/s", rate.as_bps() as f64 / 1e3));
-        let radio = socket.and_then(|socket| socket.radio).map(radio_words);
+        let radio = socket.and_then(LaneSocket::radio_words).map(|words| format!(", {words}"));
         let start = radio.or(start);
         let kinds = lane.line().map_or(kinds.clone(), |line| format!("{kinds}, {}", line.words()));
         format!("  {} by {by}{to} ({kinds}{})\n", lane_name(place), start.unwrap_or_default())
     };
     peer.lanes.iter().enumerate().map(line).collect()
-}
-
-/// How medium access sets a lane's pace.
-fn radio_words(radio: Radio) -> String {
-    let how = if radio.acks == LinkAcks::Never { "raw" } else { "paced" };
-    format!(", radio {how} at {} Mbit/s", radio.rate.as_bps() as f64 / 1e6)
 }
 
 /// Devices by which no route leads to the lane's address, or whose MTU is too small.
@@ -75,19 +69,4 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
 /// Whether an address is known to have no route. If that cannot be found out there is no warning.
 fn has_no_route(to: IpAddr, device: u32) -> bool {
     matches!(towards(to, Some(device)), Ok(None))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use wavelane_base::Rate;
-
-    #[test]
-    fn a_radio_is_shown() {
-        let radio = |acks| radio_words(Radio { rate: Rate::from_bps(54_000_000), cell: 0, acks });
-        assert_eq!(
-            [LinkAcks::Each, LinkAcks::Never].map(radio),
-            [", radio paced at 54 Mbit/s", ", radio raw at 54 Mbit/s"]
-        );
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::{LaneMedium, Line};
 use std::net::SocketAddr;
-use wavelane_base::{Address, Carrier, Radio, Rate};
+use wavelane_base::{Address, Carrier, LinkAcks, Radio, Rate};
 use wavelane_serial::dialer;
 use wavelane_settings::{Directions, LaneKnobs};
 
@@ -83,6 +83,12 @@ impl LaneSocket {
             (None, Some(mark)) => format!("{} with mark {mark}", self.local),
             (None, None) => self.local.to_string(),
         }
+    }
+    /// How medium access sets its pace, in words, if it does.
+    pub(crate) fn radio_words(&self) -> Option<String> {
+        let radio = self.radio?;
+        let how = if radio.acks == LinkAcks::Never { "raw" } else { "paced" };
+        Some(format!("radio {how} at {} Mbit/s", radio.rate.as_bps() as f64 / 1e6))
     }
     /// What it does to a datagram: the MTU of a line is told, not searched for.
     pub(crate) fn carrier(&self) -> Carrier {

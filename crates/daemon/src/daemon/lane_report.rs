@@ -95,6 +95,7 @@ impl Daemon {
             local: own.filter(|socket| socket.medium.has_ip).map(|socket| socket.local.to_string()),
             direction: table.ways.word().into(),
             medium: LaneMedium::of(own).word.into(),
+            radio: own.and_then(LaneSocket::radio_words),
             metered: known.map_or(table.knobs.metered, |lane| lane.metered),
             metered_there: known.is_some_and(|lane| lane.metered_there),
             bulk: known.map_or(table.knobs.bulk, |lane| lane.bulk),

@@ -21,6 +21,7 @@ impl LaneReport {
         let is_out = self.direction != "in";
         let metered = self.metered.then_some(if self.metered_there { "metered there" } else { "metered" });
         let kinds = kinds(&self.medium, &self.direction, metered, [self.bulk, self.small]);
+        let radio = self.radio.as_ref().map(|words| format!(", {words}")).unwrap_or_default();
         write!(f, "  {} by {}", self.name, self.by)?;
         match (&self.address, &self.configured_address) {
             // A line has one other end.
@@ -29,7 +30,7 @@ impl LaneReport {
             (Some(to), _) | (None, Some(to)) => write!(f, " to {to}")?,
             (None, None) => write!(f, " to an address unknown")?,
         }
-        write!(f, " ({kinds}): ")?;
+        write!(f, " ({kinds}{radio}): ")?;
         match &self.unused {
             None => write!(f, "in use")?,
             Some(why) if why.starts_with("in reserve") => write!(f, "{why}")?,
@@ -84,6 +85,8 @@ mod tests {
             all.contains("to shore.example:4780 (192.0.2.7:4780) (udp, out, metered, no bulk): not used: device wwan0"),
             "{all}"
         );
+        let radio = lane(|lane| lane.radio = Some("radio paced at 54 Mbit/s".into()));
+        assert!(radio.contains(" (udp, radio paced at 54 Mbit/s): in use"), "{radio}");
         let small = lane(|lane| lane.path_mtu_cause = Some("packets of 1200 bytes are lost".into()));
         assert!(small.contains("path MTU -\n    packets of 1200 bytes are lost\n"), "{small}");
         let brings = lane(|lane| (lane.direction, lane.silence_ms) = ("in".into(), Some(3.0)));
