@@ -14,7 +14,6 @@ mod control;
 mod door;
 mod fill;
 mod first_window;
-mod gone;
 mod hop;
 mod hop_swarm;
 mod lane_sets;

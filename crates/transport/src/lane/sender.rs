@@ -95,8 +95,6 @@ pub struct LaneSender<R> {
     ack_delay_seen: Span,
     /// Its port takes no bulk now.
     holds_bulk: bool,
-    /// Nothing was answered for so long that bulk waits for an answer: by a medium that others use.
-    silent: bool,
 }
 
 impl<R> LaneSender<R> {
@@ -141,7 +139,6 @@ impl<R> LaneSender<R> {
             moved_at: 0,
             ack_delay_seen: Span::ZERO,
             holds_bulk: false,
-            silent: false,
             config,
         }
     }
@@ -176,9 +173,9 @@ impl<R> LaneSender<R> {
         self.holds_bulk = holds;
     }
 
-    /// Whether bulk waits for its port, for any answer, or for the answer of the padded ping that tells how long the first window may be.
+    /// Whether bulk waits for its port, or for the answer of the padded ping that tells how long the first window may be.
     fn bulk_waits(&self) -> bool {
-        self.holds_bulk || self.silent || self.gauge_in.is_some()
+        self.holds_bulk || self.gauge_in.is_some()
     }
 
     /// When the pacer next opens for a bulk datagram, if the window has room for it.
@@ -397,10 +394,6 @@ impl<R> LaneSender<R> {
         if self.probe_time().is_some_and(|at| at <= now) {
             self.probe_due = true;
         }
-        if self.silence_time().is_some_and(|at| at <= now) {
-            self.silent = true;
-            self.probe_due = true;
-        }
     }
 
     /// How far control and micro frames may exceed the window.
@@ -412,8 +405,6 @@ impl<R> LaneSender<R> {
     pub fn poll_timeout(&self) -> Option<Wakeup> {
         let loss = self.loss_time().map(|at| Wakeup { at, cause: "lane loss detection" });
         let probe = self.probe_time().map(|at| Wakeup { at, cause: "lane tail probe" });
-        let silence = self.silence_time().map(|at| Wakeup { at, cause: "lane silence" });
-        let probe = Wakeup::earliest(probe, silence);
         let gate = self.pacer.gate();
         let pacer = (gate > self.now).then_some(Wakeup { at: gate, cause: "lane pacer" });
         let mtu = if self.searches_mtu() { self.mtu.poll_timeout(self.now) } else { None };

@@ -31,7 +31,6 @@ impl<R> LaneSender<R> {
         }
         self.probes = 0;
         self.probe_due = false;
-        self.silent = false;
         let waited = self.waiting_since.map_or(Span::ZERO, |since| now.since(since));
         self.waiting_since = (self.sent.largest_acked() < Some(self.last_eliciting)).then_some(now);
         let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);

@@ -14,8 +14,6 @@ const PROBE_OCTETS: u64 = 100;
 const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
 /// Beside other lanes, the most times that packets sent later put the first tail probe off.
 const PUT_OFF_MAX: u64 = 4;
-/// On a radio bulk waits for an answer after this many times the first tail probe's wait: an ack may miss others' turns, of 100 ms each.
-const SILENT_TIMEOUTS: u64 = 4;
 /// The interval on an idle lane.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
 /// On a slow lane, while some packets stand in the queue behind the one that was acknowledged, the next ack follows within the time of this
@@ -128,18 +126,6 @@ impl<R> LaneSender<R> {
             }
         };
         Some(self.last_probe + wait)
-    }
-
-    /// When bulk stops for want of an answer, on a radio: each frame to a station that went away costs the others its retries.
-    pub(super) fn silence_time(&self) -> Option<Instant> {
-        let radio = self.config.carrier.radio.is_some() && !self.silent;
-        let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
-        self.waiting_since.filter(|_| radio).map(|since| since + first.times(SILENT_TIMEOUTS))
-    }
-
-    /// Whether bulk waits for any answer.
-    pub fn is_silent(&self) -> bool {
-        self.silent
     }
 
     /// The longest time until the next ack, after an ack that leaves a queue of at least a packet on a slow lane.

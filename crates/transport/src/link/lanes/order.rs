@@ -159,11 +159,10 @@ impl<L> Lanes<L> {
         !self.all[lane].failed || self.open().all(|(_, lane)| lane.failed)
     }
 
-    /// Whether a tail probe on a lane may carry data: not if it is spare or bulk waits there for an answer, nor if it has failed while others
-    /// work.
+    /// Whether a tail probe on a lane may carry data: not if it is spare, nor if it has failed while others work.
     pub(in crate::link) fn tail_carries(&self, lane: usize) -> bool {
         let out = &self.all[lane];
-        !out.spare && !out.useless && !out.sender.is_silent() && (self.choice != Choice::Bond || self.counts(lane))
+        !out.spare && !out.useless && (self.choice != Choice::Bond || self.counts(lane))
     }
 
     /// Moves the packets in flight on failed lanes to the others, once; does nothing if all have failed.
