@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Whether a character does something else than stand there: controls (Unicode's category Cc), directional marks and overrides,
 /// separators of lines, joiners and other invisible characters (of Cf, Zl and Zp), and tags.
@@ -22,6 +23,21 @@ pub fn lines(text: &str, most: usize) -> Cow<'_, str> {
 /// The same as one line.
 pub fn line(text: &str, most: usize) -> Cow<'_, str> {
     escaped(text, most, moves)
+}
+
+/// Characters shown of a path: no file system takes a longer one.
+const PATH_MAX: usize = 4_096;
+
+/// A path in a message: whoever names a file writes no line of its own.
+pub trait ShownPath {
+    /// As one line.
+    fn shown(&self) -> String;
+}
+
+impl ShownPath for Path {
+    fn shown(&self) -> String {
+        line(&self.to_string_lossy(), PATH_MAX).into_owned()
+    }
 }
 
 fn escaped(text: &str, most: usize, bad: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -57,6 +73,14 @@ mod tests {
         for text in ["", "Ω µ\n", "日本語 שלום é", "a\tb"] {
             assert!(matches!(lines(text, 99), Cow::Borrowed(_)), "{text}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_file_is_one_line() {
+        assert_eq!(
+            Path::new("a\nwavelane: all is well\u{1b}[2J.pcap").shown(),
+            "a\\nwavelane: all is well\\u{1b}[2J.pcap"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use wavelane_base::text::ShownPath;
 use wavelane_run::RunError;
 
 /// How often Ctrl-C is looked for.
@@ -99,7 +100,7 @@ impl Cluster {
         if pieces.is_empty() {
             return Ok(());
         }
-        let (name, address) = (self.python.display(), &self.address);
+        let (name, address) = (self.python.shown(), &self.address);
         let refused = |why: String| Err(RunError::Refused(why));
         let mut child = Command::new(&self.python)
             .args(["-m", "wavelane.cluster", address])

@@ -5,6 +5,7 @@ use core::fmt::Write;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_probe::document::FORMAT;
 use wavelane_report::Table;
 
@@ -59,7 +60,7 @@ impl Row {
 
 fn load(dir: &Path) -> Result<Kept, Failure> {
     let path = dir.join(DOCUMENT);
-    let refused = |why: String| Failure::refused(format!("{}: {why}", path.display()));
+    let refused = |why: String| Failure::refused(format!("{}: {why}", path.shown()));
     let mut text = String::new();
     let file = std::fs::File::open(&path).map_err(|e| refused(format!("cannot be read: {e}")))?;
     file.take(DOCUMENT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|e| refused(format!("cannot be read: {e}")))?;

@@ -7,6 +7,7 @@ use core::fmt::Write;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_daemon::shaper::cure::{
     GOOD_MS, Measured, Proposed, Target, Wish, apply, file_text, interface_towards, means_here, propose, reflector_at,
     refuse_taken, refuse_unknown, undo,
@@ -111,7 +112,7 @@ fn refuse_early(file: &Path) -> Result<(), Failure> {
     refuse_taken(file).map_err(Failure::refused)?;
     let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     wavelane_run::check_writable(whole.parent().unwrap_or(&whole)).map_err(|_| {
-        let file = file.display();
+        let file = file.shown();
         Failure::refused(format!("cannot write {file}: run this as root, or name another place with --file"))
     })
 }
@@ -194,7 +195,7 @@ impl Told<'_> {
 
     /// The command that takes it back.
     fn undo(&self) -> String {
-        let file = self.args.file.display();
+        let file = self.args.file.shown();
         let other = if self.args.file == Path::new(FILE) { String::new() } else { format!(" --file {file}") };
         format!("wavelane cure --undo{other}")
     }
@@ -213,7 +214,7 @@ impl Told<'_> {
             for worse in self.worse() {
                 let _ = writeln!(text, "\n{worse}: '{undo}' takes it back");
             }
-            let file = self.args.file.display();
+            let file = self.args.file.shown();
             let _ = writeln!(text, "\nset up by {file}; '{undo}' takes it back");
             return text;
         }

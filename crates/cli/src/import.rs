@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_measure::{csv_field, mean, percentile};
 use wavelane_probe::formats::{IRTT_PING, Results, SeriesData, Tool, read_results};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, Table, render_page};
@@ -74,12 +75,12 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
             unit: args.unit.clone().unwrap_or_default(),
         });
         let made = trace_folder::import(folder, out, columns.as_ref()).map_err(Failure::refused)?;
-        let list: String = made.iter().map(|path| format!("{}\n", path.display())).collect();
+        let list: String = made.iter().map(|path| format!("{}\n", path.shown())).collect();
         print(&list)?;
         return Ok(0);
     }
     let path = args.file.clone().unwrap_or_default();
-    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.display()));
+    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.shown()));
     let file = File::open(&path).map_err(|e| refused(&e))?;
     let results = read_results(file).map_err(|e| refused(&e))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -87,9 +88,9 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     let document = document(&path, &results, place.path());
     place.keep(|draft| write(draft, &path, &results, &document))?;
     for note in &results.repaired {
-        say!("wavelane: {}: {note}", path.display());
+        say!("wavelane: {}: {note}", path.shown());
     }
-    let text = || format!("{}\nreport {}/report.html\n", table_text(&results), place.path().display());
+    let text = || format!("{}\nreport {}/report.html\n", table_text(&results), place.path().shown());
     print(&if args.json { pretty(&document) } else { text() })?;
     Ok(0)
 }
@@ -205,7 +206,7 @@ fn page(file: &Path, results: &Results) -> Page {
         let rows = results.totals.iter().map(|(name, value)| vec![name.clone(), value.to_string()]).collect();
         tables.push(PageTable { title: "Of the whole test".into(), heads: words(&["figure", "value"]), rows });
     }
-    let mut sentences = vec![format!("Measured by {tool}; read from {}.", file.display())];
+    let mut sentences = vec![format!("Measured by {tool}; read from {}.", file.shown())];
     sentences.extend(results.repaired.iter().map(|note| format!("Repaired: {note}.")));
     let charts = charts(results);
     let curves: usize = charts.iter().map(|chart| chart.curves.len()).sum();

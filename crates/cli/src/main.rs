@@ -44,13 +44,14 @@ mod top;
 #[cfg(feature = "full")]
 mod trace;
 
-#[cfg(feature = "full")]
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use wavelane_base::text;
+#[cfg(feature = "full")]
+use wavelane_base::text::ShownPath;
 use wavelane_daemon::commands;
 use wavelane_run::Verdict;
 
@@ -201,7 +202,7 @@ pub(crate) fn closed() -> Result<(), Failure> {
 /// Writes a file whole or not at all.
 pub(crate) fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     wavelane_run::write_whole(path, content).map_err(|e| {
-        let path = path.display();
+        let path = path.shown();
         Failure::refused(format!("cannot write {path}: {e}; use --out with a writable folder that has free space"))
     })
 }

@@ -4,6 +4,7 @@ use crate::{Cli, Failure, Outcome, print};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_daemon::arguments::Arguments;
 
 const INSTALL: &str = "\
@@ -46,7 +47,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
 /// Writes a page per command, and the daemon's; nothing if another's file has the name of one.
 pub(crate) fn manuals(args: &ManualsArgs) -> Outcome {
     let unwritable = |path: &Path, e: std::io::Error| {
-        let path = path.display();
+        let path = path.shown();
         Failure::refused(format!("cannot write the manual page {path}: {e}; remove it, or name another folder"))
     };
     let mut command = Cli::command().disable_help_subcommand(true);

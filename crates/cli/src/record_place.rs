@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 
 /// Characters of what a record is of in its name.
 const NAME_MAX: usize = 80;
@@ -41,13 +42,13 @@ pub(crate) fn place(what: &str, out: Option<&Path>, kind: &'static RecordKind) -
     wavelane_run::recover(place, kind.document, |place| foreign(place, kind)).map_err(Failure::refused)?;
     let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
     if place.exists() && !empty && !place.join(kind.document).exists() {
-        let (place, by) = (place.display(), kind.by);
+        let (place, by) = (place.shown(), kind.by);
         return Err(Failure::refused(format!(
             "{place} exists and is no {by}'s record: choose another place with --out"
         )));
     }
     if let Some(found) = foreign(place, kind) {
-        let (place, found, by) = (place.display(), found.display(), kind.by);
+        let (place, found, by) = (place.shown(), found.shown(), kind.by);
         return Err(Failure::refused(format!(
             "{place} holds {found}, which no {by} wrote and a new record would remove: move it away, or choose another --out"
         )));
@@ -68,7 +69,7 @@ fn foreign(place: &Path, kind: &RecordKind) -> Option<PathBuf> {
 /// The first number that is free, kept from others that look for one at the same time.
 fn free(records: &Path, what: &str, kind: &'static RecordKind) -> Result<Place, Failure> {
     let unwritable = |path: &Path, e: std::io::Error| {
-        let path = path.display();
+        let path = path.shown();
         Failure::refused(format!("cannot write {path}: {e}; use --out with a writable folder that has free space"))
     };
     let name: String =
@@ -107,7 +108,7 @@ impl Place {
         let made = parent.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::create_dir(&draft));
         made.map_err(|e| e.to_string()).and_then(|()| write(&draft)).map_err(|why| {
             let _ = std::fs::remove_dir_all(&draft);
-            let place = place.display();
+            let place = place.shown();
             Failure::refused(format!(
                 "cannot write {place}: {why}; use --out with a writable folder that has free space"
             ))

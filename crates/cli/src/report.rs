@@ -5,6 +5,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use wavelane_base::text::ShownPath;
 use wavelane_report::{COMPARED_MAX, Compared, Comparison};
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
@@ -71,11 +72,11 @@ fn no_record(dir: &Path) -> Failure {
     if !dir.exists() {
         return Failure::refused(format!(
             "{} does not exist: name a directory that `wavelane run` or `wavelane study run` wrote",
-            dir.display()
+            dir.shown()
         ));
     }
     if dir.is_file() {
-        return Failure::refused(format!("{} is a file: name the directory of a record", dir.display()));
+        return Failure::refused(format!("{} is a file: name the directory of a record", dir.shown()));
     }
     let remedy: String = if dir.join("sweep.json").exists() {
         "this is a sweep's directory, whose report the same sweep command draws again; its records are in cells/".into()
@@ -88,7 +89,7 @@ fn no_record(dir: &Path) -> Failure {
     } else {
         "name a directory that `wavelane run` or `wavelane study run` wrote".into()
     };
-    Failure::refused(format!("{} holds no record: {remedy}", dir.display()))
+    Failure::refused(format!("{} holds no record: {remedy}", dir.shown()))
 }
 
 fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
@@ -101,7 +102,7 @@ fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
     let unknown = RunDocument::unknown_keys(dir);
     if !unknown.is_empty() {
         let (path, keys) = (dir.join("record.json"), unknown.join(", "));
-        say!("warning: {}: unknown keys are ignored: {keys}; a newer version may have written them", path.display());
+        say!("warning: {}: unknown keys are ignored: {keys}; a newer version may have written them", path.shown());
     }
     Ok((document, scenario))
 }
@@ -110,7 +111,7 @@ fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
 pub(crate) fn show_page(page: &Path) -> Result<(), Failure> {
     let shown = Command::new("xdg-open").arg(page).stdin(Stdio::null()).stdout(Stdio::null()).status();
     let failed =
-        |why: String| Failure::refused(format!("cannot open a browser: {why}; open {} yourself", page.display()));
+        |why: String| Failure::refused(format!("cannot open a browser: {why}; open {} yourself", page.shown()));
     let status = shown.map_err(|e| failed(format!("xdg-open: {e}")))?;
     if status.success() { Ok(()) } else { Err(failed(format!("xdg-open ended with {status}"))) }
 }
@@ -130,7 +131,7 @@ fn page_of_record(dir: &Path) -> Result<PathBuf, Failure> {
     let (document, scenario) = load(dir)?;
     let page = wavelane_report::render(dir).map_err(Failure::refused)?;
     let table = wavelane_report::summary_text(&document, &scenario);
-    print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.display()))?;
+    print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.shown()))?;
     Ok(page)
 }
 
@@ -145,14 +146,14 @@ fn page_of_study(dir: &Path) -> Result<PathBuf, Failure> {
         [] => Err(no_record(dir)),
         [study] => {
             let page = wavelane_study::report(dir, study).map_err(Failure::refused)?;
-            print(&format!("study {} verdict {}\nreport {}\n", study.study, study.verdict.word(), page.display()))?;
+            print(&format!("study {} verdict {}\nreport {}\n", study.study, study.verdict.word(), page.shown()))?;
             Ok(page)
         }
         several => {
             let names: Vec<&str> = several.iter().map(|s| s.study.as_str()).collect();
             Err(Failure::refused(format!(
                 "{} holds several studies ({}), and one page is of one: run each with an --out of its own",
-                dir.display(),
+                dir.shown(),
                 names.join(", ")
             )))
         }
@@ -174,7 +175,7 @@ fn real(path: &Path) -> PathBuf {
 fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
     let place = real(out);
     if let Some(dir) = dirs.iter().find(|dir| place.starts_with(real(dir))) {
-        let (out, dir) = (out.display(), dir.display());
+        let (out, dir) = (out.shown(), dir.shown());
         return Err(Failure::refused(format!("--out {out} lies in {dir}, which is compared: choose another folder")));
     }
     refuse_foreign(out)?;
@@ -183,12 +184,12 @@ fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
 
 /// Refuses a folder with anything that no comparison wrote: its files would be replaced, or be mixed with the page's.
 fn refuse_foreign(out: &Path) -> Result<(), Failure> {
-    let at = out.display();
+    let at = out.shown();
     if let Some(Err(why)) = out.is_dir().then(|| out.read_dir()) {
         return Err(Failure::refused(format!("cannot read --out {at}: {why}; choose another folder")));
     }
     let Some(found) = wavelane_report::foreign_to_comparison(out) else { return Ok(()) };
-    let found = found.display();
+    let found = found.shown();
     Err(Failure::refused(format!(
         "--out {at} holds {found}, which no comparison wrote: choose a new or an empty folder, or that of an earlier comparison"
     )))
@@ -203,7 +204,7 @@ fn draw(comparison: &Comparison, records: &[Compared], out: &Path, stop: &Atomic
         page.ok_or_else(|| Failure::interrupted("interrupted; nothing was written"))?;
         // Others may have put something there while the page was being drawn.
         refuse_foreign(out)?;
-        take_over(&draft, out).map_err(|e| Failure::refused(format!("cannot write {}: {e}", out.display())))
+        take_over(&draft, out).map_err(|e| Failure::refused(format!("cannot write {}: {e}", out.shown())))
     });
     let _ = std::fs::remove_dir_all(&draft);
     kept.map(|()| out.join("report.html"))
@@ -236,7 +237,7 @@ fn is_seal(path: &Path) -> bool {
 fn measurements(dirs: &[PathBuf], args: &CompareArgs) -> Outcome {
     use crate::compare_probes::{compare, is_measurement};
     if let Some(other) = dirs.iter().find(|dir| !is_measurement(dir)) {
-        let other = other.display();
+        let other = other.shown();
         return Err(Failure::refused(format!(
             "{other} is no measurement of `wavelane probe`, which others of these are: compare either"
         )));
@@ -283,7 +284,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         records = records.into_iter().flat_map(Compared::by_stack).collect();
         match records.len() {
             0 | 1 => {
-                let dir = dirs[0].display();
+                let dir = dirs[0].shown();
                 return Err(Failure::refused(format!(
                     "{dir} has no two stacks to compare: name a second record, or run it with more `stacks`"
                 )));
@@ -304,7 +305,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             let (backend, seed, verdict) = (&r.document.backend, r.document.seed, r.document.verdict.word());
             let scenario = &r.document.scenario;
             let table = wavelane_report::summary_text(&r.document, &r.scenario);
-            let name = r.record.display();
+            let name = r.record.shown();
             print(&format!("{letter}{name}: {scenario} on {backend}, seed {seed}, verdict {verdict}\n{table}\n"))?;
         }
         print(&comparison.text())?;
@@ -312,7 +313,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     if let Some(out) = &args.out {
         let page = draw(&comparison, &records, out, &stop)?;
         if !args.json {
-            print(&format!("report {}\n", page.display()))?;
+            print(&format!("report {}\n", page.shown()))?;
         }
         if args.open {
             show_page(&page)?;

@@ -5,6 +5,7 @@ use crate::report::show_page;
 use crate::{Failure, Outcome, exit_of, interrupt, print};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_run::{
     Backend, Count, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict, host_facts,
     rerun, scenario_name,
@@ -180,11 +181,7 @@ fn finish(document: &RunDocument, scenario: &Scenario, out: &Path, json: bool) -
         print(&document.to_json())?;
     } else {
         let table = wavelane_report::summary_text(document, scenario);
-        print(&format!(
-            "{table}\nverdict {}\nreport {}\n",
-            document.verdict.word(),
-            out.join("report.html").display()
-        ))?;
+        print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), out.join("report.html").shown()))?;
     }
     Ok(exit_of(document.verdict))
 }

@@ -15,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wavelane_base::text;
+use wavelane_base::text::ShownPath;
 use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::{Seed, hint, trace_folder};
 use wavelane_study::{
@@ -125,7 +126,7 @@ fn tell_unused(folder: &Path) {
     let mut names: Vec<String> = unused.iter().take(UNUSED_SHOWN).map(name).collect();
     names.extend((unused.len() > UNUSED_SHOWN).then(|| format!("and {} more", unused.len() - UNUSED_SHOWN)));
     if !names.is_empty() {
-        let (folder, names) = (folder.display(), names.join(", "));
+        let (folder, names) = (folder.shown(), names.join(", "));
         say!(
             "wavelane: not used of {folder}: {names} (recordings are NAME.down, NAME.up and, beside one of these, NAME.delay; `wavelane import --links` makes them)"
         );
@@ -250,7 +251,7 @@ fn place(out: &Path, studies: &[&Study]) -> Result<(), Failure> {
     wavelane_run::check_writable(out).map_err(|e| failure(&e))?;
     let Some(found) = Study::foreign(out, studies) else { return Ok(()) };
     let ids: Vec<&str> = studies.iter().map(|study| study.id).collect();
-    let (out, ids) = (out.display(), ids.join(", "));
+    let (out, ids) = (out.shown(), ids.join(", "));
     Err(Failure::refused(format!(
         "{out} holds {found}, which study {ids} did not write: choose another --out, or move it away"
     )))
@@ -264,7 +265,7 @@ fn refuse_others(out: &Path, study: &Study, edition: Edition, args: &RunStudies)
             Err(Failure::refused(format!(
                 "{} holds results of study {} --{} --seed {seed}, in whose place those of --{} --seed {} would come: add --replace to have them \
                  replaced, or choose another --out",
-                out.display(),
+                out.shown(),
                 study.id,
                 there.word(),
                 edition.word(),
@@ -274,7 +275,7 @@ fn refuse_others(out: &Path, study: &Study, edition: Edition, args: &RunStudies)
         _ => match study.rows_lost(out, &args.parts, args.draws.as_ref()).filter(|_| !args.replace) {
             Some(lost) => Err(Failure::refused(format!(
                 "{} holds rows {lost} of study {}, which would be lost: add --replace if they may be, or choose another --out",
-                out.display(),
+                out.shown(),
                 study.id
             ))),
             None => Ok(()),
@@ -288,7 +289,7 @@ fn cancelled_in(out: &Path) -> Failure {
     Failure::interrupted(match kept {
         true => format!(
             "cancelled; what was over by then is in {}, the same command goes on from there, and there is no verdict",
-            out.display()
+            out.shown()
         ),
         false => "cancelled; nothing was written".to_owned(),
     })
@@ -404,7 +405,7 @@ fn table(document: &StudyDocument, out: &Path) -> String {
     }
     let count = |verdict| document.rows.iter().filter(|r| r.verdict == verdict).count();
     let [pass, fail, unsure] = [Verdict::Pass, Verdict::Fail, Verdict::Inconclusive].map(count);
-    let (name, out, word) = (&document.study, out.display(), document.verdict.word());
+    let (name, out, word) = (&document.study, out.shown(), document.verdict.word());
     let _ = writeln!(
         text,
         "\nstudy {name} verdict {word}: {pass} rows pass, {fail} fail, {unsure} inconclusive\nreport {out}/report.html\nrecords {out}"

@@ -7,6 +7,7 @@ use crate::run::{Place, failure, jobs};
 use crate::{Failure, Outcome, exit_of, interrupt, print};
 use clap::Args;
 use std::path::PathBuf;
+use wavelane_base::text::ShownPath;
 use wavelane_report::Swept;
 use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepOptions, shell};
 use wavelane_scenario::{Axis, Setting, Sweep};
@@ -75,7 +76,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     }
     if plan.axes.is_empty() {
         let why = "nothing varies: add [sweep] to the file, or --sweep KEY=A,B,C";
-        return Err(Failure::refused(format!("{}: {why}", args.file.display())));
+        return Err(Failure::refused(format!("{}: {why}", args.file.shown())));
     }
     let mut settings = args.settings.clone();
     settings.extend(args.seed.map(|seed| Setting { key: "seed".into(), value: seed.to_string() }));
@@ -154,7 +155,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     meter.finish();
     let done = result.map_err(|e| match e {
         RunError::Cancelled => {
-            Failure::interrupted(format!("cancelled; the same command goes on with what is in {}", args.out.display()))
+            Failure::interrupted(format!("cancelled; the same command goes on with what is in {}", args.out.shown()))
         }
         e => failure(&e),
     })?;
@@ -179,7 +180,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
             Some(kept) if *kept > 0 && args.on_cluster.is_none() => format!(", {kept} of them kept from before"),
             _ => String::new(),
         };
-        let (csv, page) = (csv.display(), page.display());
+        let (csv, page) = (csv.shown(), page.shown());
         let combinations = if cells == 1 { "1 combination".into() } else { format!("{cells} combinations") };
         let seeds = if repeat == 1 { "1 seed".into() } else { format!("{repeat} seeds") };
         let doubts: String = wavelane_report::sweep_doubts(&done).iter().map(|said| format!("{said}\n")).collect();

@@ -8,6 +8,7 @@ use std::io::{BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_base::text;
+use wavelane_base::text::ShownPath;
 use wavelane_probe::trace::{self, Direction, Input, Trace, Unread};
 use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs, parquet};
 use wavelane_run::NewFile;
@@ -50,7 +51,7 @@ pub(crate) struct TraceArgs {
 
 /// Writes a capture whose sealed datagrams are opened.
 fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
-    let at = |path: &Path, why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.display()));
+    let at = |path: &Path, why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.shown()));
     let log = File::open(keys).map_err(|e| at(keys, &e))?;
     let known = trace::Keys::read(BufReader::new(log)).map_err(|e| at(keys, &e))?;
     let stop = interrupt::flag()?;
@@ -76,7 +77,7 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
         return Err(failed);
     }
     if let Some(damage) = &sum.ending.damage {
-        say!("wavelane: {}: {damage} after {} packets; what came before is written", args.file.display(), sum.packets);
+        say!("wavelane: {}: {damage} after {} packets; what came before is written", args.file.shown(), sum.packets);
     }
     if sum.cut_off > 0 {
         say!(
@@ -85,30 +86,30 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
         );
     }
     if sum.without_key > 0 {
-        say!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.display());
+        say!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.shown());
     }
     if sum.opened == 0 {
         return Err(at(
             &args.file,
-            &format!("none of {} packets could be opened with {}: nothing was written", sum.packets, keys.display()),
+            &format!("none of {} packets could be opened with {}: nothing was written", sum.packets, keys.shown()),
         ));
     }
     made.keep().map_err(|e| at(out, &e))?;
     let (opened, packets) = (sum.opened, sum.packets);
-    print(&format!("{opened} datagrams in {packets} captured packets opened, written to {}\n", out.display()))?;
+    print(&format!("{opened} datagrams in {packets} captured packets opened, written to {}\n", out.shown()))?;
     Ok(if is_mostly_lost(&sum.ending, &args.file) { crate::EXIT_FAIL } else { 0 })
 }
 
 /// Analyses a capture file.
 pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     if args.file.is_dir() {
-        let file = args.file.display();
+        let file = args.file.shown();
         return Err(Failure::refused(format!("{file} is a directory: name a capture file")));
     }
     if let (Some(keys), Some(out)) = (&args.keys, &args.decrypt) {
         return decrypt(args, keys, out);
     }
-    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
+    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.shown()));
     let stop = interrupt::flag()?;
     let mut input = Input::open(&args.file, &stop).map_err(|e| refused(&e))?;
     if args.plots.is_some() && input.is_stream() {
@@ -131,7 +132,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     if let Some(damage) = &analysed.ending.damage {
         say!(
             "wavelane: {}: {damage} after {} packets; what came before is analysed",
-            args.file.display(),
+            args.file.shown(),
             analysed.packets
         );
     }
@@ -159,7 +160,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         if !whole.map_err(Failure::refused)? {
             return Err(Failure::interrupted("interrupted"));
         }
-        say!("wavelane: {} graphs in {}", drawn.len(), directory.display());
+        say!("wavelane: {} graphs in {}", drawn.len(), directory.shown());
     }
     if let Some(out) = &args.parquet {
         write_parquet(out, &analysed)?;
@@ -186,7 +187,7 @@ fn is_mostly_lost(ending: &trace::Ending, file: &Path) -> bool {
     if ending.is_mostly_lost() {
         say!(
             "wavelane: {}: most of the file lies behind that and is not read: copy it again, or convert it if another program's pcap has longer heads (`editcap -F pcap`)",
-            file.display()
+            file.shown()
         );
     }
     ending.is_mostly_lost()
@@ -203,7 +204,7 @@ fn judged(analysed: &Trace, file: &Path) -> u8 {
     let worst = analysed.unread.iter().filter(|(cause, _)| **cause != Unread::NoPacket).max_by_key(|(_, n)| **n);
     let worst = worst.map_or((0, ""), |(cause, n)| (*n, cause.words()));
     let (n, words) = worst.max((analysed.short, "cut off in their header of TCP"));
-    let (unread, packets, file) = (analysed.unreadable() + analysed.short, analysed.packets, file.display());
+    let (unread, packets, file) = (analysed.unreadable() + analysed.short, analysed.packets, file.shown());
     let most = format!(", most of them ({n}) {words}");
     say!("wavelane: {file}: {unread} of {packets} packets were not read{most}: the figures are of the others");
     crate::EXIT_FAIL
@@ -251,7 +252,7 @@ impl<W: Write> Write for Stoppable<'_, W> {
 /// Writes the columns to a file that is not there: one that is might be the capture.
 fn write_parquet(out: &Path, analysed: &Trace) -> Result<(), Failure> {
     let bytes = parquet(&trace::columns(analysed)).map_err(Failure::refused)?;
-    let refused = |e: std::io::Error| Failure::refused(format!("{}: {e}", out.display()));
+    let refused = |e: std::io::Error| Failure::refused(format!("{}: {e}", out.shown()));
     let made = NewFile::begin(out).map_err(refused)?;
     made.file().write_all(&bytes).and_then(|()| made.keep()).map_err(refused)
 }

@@ -39,6 +39,8 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(5);
 const SERVES_NONE: &str = "none";
 /// No status document is longer.
 const STATUS_MAX: u64 = 16 << 20;
+/// Characters shown of one text in it.
+const TEXT_SHOWN: usize = 1_024;
 
 /// Why a command was refused.
 #[derive(Debug, thiserror::Error)]
@@ -610,8 +612,23 @@ pub fn seen(control: Option<&Path>) -> Result<Seen, CommandError> {
     }
 }
 
+/// A document as people read it: whoever holds the socket writes no line of its own and none without an end.
+fn readable<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
+    fn each(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::String(text) => *text = wavelane_base::text::line(text, TEXT_SHOWN).into_owned(),
+            serde_json::Value::Array(all) => all.iter_mut().for_each(each),
+            serde_json::Value::Object(all) => all.values_mut().for_each(each),
+            _ => {}
+        }
+    }
+    let mut document = serde_json::from_str(text).ok()?;
+    each(&mut document);
+    serde_json::from_value(document).ok()
+}
+
 fn read_report(path: &Path, text: &str) -> Result<status::Report, CommandError> {
-    serde_json::from_str(text).map_err(|_| match proxy_report(text) {
+    readable(text).ok_or_else(|| match proxy_report(text) {
         Some(_) => CommandError::OfProxy(path.to_path_buf()),
         None => CommandError::StrangeAnswer(path.to_path_buf()),
     })
@@ -619,7 +636,7 @@ fn read_report(path: &Path, text: &str) -> Result<status::Report, CommandError> 
 
 /// What a proxy's daemon says of itself.
 fn proxy_report(text: &str) -> Option<proxy::status::Report> {
-    serde_json::from_str(text).ok().filter(|report: &proxy::status::Report| report.format == proxy::status::FORMAT)
+    readable(text).filter(|report: &proxy::status::Report| report.format == proxy::status::FORMAT)
 }
 
 /// What the daemon with this control socket answers, or the only one here, with the socket's path.

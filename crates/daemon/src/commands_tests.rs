@@ -239,6 +239,17 @@ fn status_without_a_daemon_names_a_remedy() {
 }
 
 #[test]
+fn texts_of_whoever_holds_the_socket_are_cut_and_keep_to_their_line() {
+    let long = format!("a\nb{}", "x".repeat(64 << 10));
+    let report = status::Report { name: long, uptime_s: 7.5, ..status::Report::default() };
+    let text = serde_json::to_string(&report).unwrap();
+    let read = read_report(Path::new("/socket"), &text).unwrap();
+    assert!(read.name.starts_with("a\\nbx") && read.name.chars().count() < TEXT_SHOWN + 40, "{}", read.name);
+    assert!(!read.to_string().contains("a\nb"));
+    assert_eq!(read.uptime_s, 7.5);
+}
+
+#[test]
 fn every_counter_has_words() {
     let report = status::Report {
         counters: vec![status::counter("dropped_syn_pair_full", 3), status::counter("dropped_bad_mac", 2)],

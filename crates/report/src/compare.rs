@@ -9,6 +9,7 @@ pub(crate) use words::{FINDINGS_MAX, FINER_MAX, figure_of, finer, letter, number
 
 use crate::single::Single;
 use std::path::PathBuf;
+use wavelane_base::text::ShownPath;
 use wavelane_measure::{mean, mean_ci95, sample_deviation, student_t_975};
 use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
@@ -43,7 +44,7 @@ impl Compared {
     }
 
     fn name(&self) -> String {
-        let record = self.record.display();
+        let record = self.record.shown();
         self.stack.as_ref().map_or_else(|| record.to_string(), |stack| format!("{stack} of {record}"))
     }
 }
@@ -265,7 +266,7 @@ fn warning(first: &Compared, other: &Compared) -> Option<String> {
         0 => format!(", it differs in {named}"),
         more => format!(", it differs in {named} and {more} more keys"),
     };
-    let (this, first) = (other.record.display(), first.record.display());
+    let (this, first) = (other.record.shown(), first.record.shown());
     Some(format!("{this} is of another scenario than {first}{named}: compare with care"))
 }
 

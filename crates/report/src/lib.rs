@@ -51,6 +51,7 @@ pub use units::{CommonUnit, human};
 pub use wavelane_measure::mean_ci95;
 
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_run::{RecordError, RunDocument};
 use wavelane_scenario::{Scenario, ScenarioError};
 
@@ -64,7 +65,7 @@ pub enum ReportError {
     #[error("{0} (the record's copy of the scenario; run the scenario again)")]
     Scenario(#[from] ScenarioError),
     /// A file cannot be written.
-    #[error("cannot write {}: {why}; make the folder writable and its disk less full", path.display())]
+    #[error("cannot write {}: {why}; make the folder writable and its disk less full", path.shown())]
     Unwritable {
         /// The file.
         path: PathBuf,
@@ -72,7 +73,7 @@ pub enum ReportError {
         why: String,
     },
     /// A record's own folder is a link.
-    #[error("{}: is a link, through which no pictures are written; remove it and repeat the command", .0.display())]
+    #[error("{}: is a link, through which no pictures are written; remove it and repeat the command", .0.shown())]
     Linked(PathBuf),
     /// A picture cannot be drawn; a defect of this program.
     #[error("cannot draw {picture}: {why}; please report this with the record")]

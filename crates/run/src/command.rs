@@ -3,6 +3,7 @@
 use crate::backend::Backend;
 use core::fmt::Write;
 use std::path::Path;
+use wavelane_base::text::ShownPath;
 use wavelane_scenario::{Scenario, Setting, line_of_clause};
 
 /// A word for a shell, quoted if it must be.
@@ -37,7 +38,7 @@ pub fn refusal(backend: &dyn Backend, scenario: &Scenario, file: &Path, text: &s
     let review = backend.review(scenario);
     let (clause, why) = review.refusal()?;
     let line = line_of_clause(text, clause).map(|line| format!("{line}:")).unwrap_or_default();
-    Some(format!("{}:{line} {} cannot run this scenario: {clause}: {why}", file.display(), backend.name()))
+    Some(format!("{}:{line} {} cannot run this scenario: {clause}: {why}", file.shown(), backend.name()))
 }
 
 #[cfg(test)]

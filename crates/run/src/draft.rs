@@ -5,6 +5,7 @@ use crate::whole::{draft_of, draft_prefix, put_in_place, recover};
 use core::hash::BuildHasher;
 use std::collections::hash_map::RandomState;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_scenario::STACKS;
 
 /// A directory that becomes the Record when everything in it is whole, and is removed otherwise.
@@ -99,7 +100,7 @@ pub fn recover_record(record: &Path) -> Result<(), RunError> {
 /// Refuses a directory that holds what no run wrote: a new Record there would take its place.
 pub(crate) fn refuse_foreign(record: &Path) -> Result<(), RunError> {
     let Some(found) = foreign(record) else { return Ok(()) };
-    let (at, found) = (record.display(), found.display());
+    let (at, found) = (record.shown(), found.shown());
     Err(RunError::Refused(format!(
         "{at} holds {found}, which no run wrote and a new record would remove: move it away, or choose another --out"
     )))
@@ -124,7 +125,7 @@ pub fn resolved(out: &Path) -> Result<PathBuf, RunError> {
     out.canonicalize().map_err(|e| {
         RunError::Refused(format!(
             "{} is a symbolic link to nothing ({e}): choose another --out or remove it",
-            out.display()
+            out.shown()
         ))
     })
 }
@@ -134,12 +135,12 @@ impl Draft {
         recover(out, "record.json", foreign)?;
         let out = &resolved(out)?;
         if out.file_name().is_none() {
-            return Err(RunError::Refused(format!("--out {}: name a directory", out.display())));
+            return Err(RunError::Refused(format!("--out {}: name a directory", out.shown())));
         }
         let entries = |dir: &Path| std::fs::read_dir(dir).map(|mut d| d.next().is_some());
         if out.exists() && !out.join("record.json").exists() && entries(out).unwrap_or(true) {
             let why = "exists and is not a record: choose another --out or remove it";
-            return Err(RunError::Refused(format!("{} {why}", out.display())));
+            return Err(RunError::Refused(format!("{} {why}", out.shown())));
         }
         refuse_foreign(out)?;
         let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use wavelane_base::Seed;
+use wavelane_base::text::ShownPath;
 use wavelane_scenario::{Family, Flow, Scenario, Stack, StackOption};
 
 /// Most seeds of one run.
@@ -87,7 +88,7 @@ pub enum RunError {
     #[error("{0}")]
     Refused(String),
     /// The Record cannot be written.
-    #[error("cannot write {}: {why}; use --out with a writable folder that has free space", path.display())]
+    #[error("cannot write {}: {why}; use --out with a writable folder that has free space", path.shown())]
     Unwritable {
         /// The file or directory.
         path: PathBuf,

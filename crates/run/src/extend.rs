@@ -9,6 +9,7 @@ use crate::record::{RunDocument, StackResult, label};
 use crate::whole::is_replaced;
 use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
+use wavelane_base::text::ShownPath;
 use wavelane_scenario::{Scenario, Stack};
 
 /// Largest `log.txt` that is read back.
@@ -148,7 +149,7 @@ fn results(
         parts.map(|parts| StackResult::of_all(stack.word(), parts))
     };
     stacks.iter().map(all).collect::<Option<Vec<_>>>().ok_or_else(|| {
-        RunError::Refused(format!("{} lacks the results of a seed: remove it to run them", options.out.display()))
+        RunError::Refused(format!("{} lacks the results of a seed: remove it to run them", options.out.shown()))
     })
 }
 

@@ -9,6 +9,7 @@ use crate::sweep::SweepOptions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_scenario::{Axis, Cell, Scenario};
 
 /// Longest readable part of a cell's folder name; a number after it tells cells apart.
@@ -180,7 +181,7 @@ pub(crate) fn found(
     let found: Vec<Found> = cells.iter().map(&mut one).collect();
     for (why, at) in again {
         let (count, first) = (combinations(at.len()), options.out.join(&at[0]));
-        (options.note)(&format!("{count} run again and replaced, for {why} (first: {})", first.display()));
+        (options.note)(&format!("{count} run again and replaced, for {why} (first: {})", first.shown()));
     }
     let of = |found: &Found| if let Found::Part(document) = found { Some(document.repeat) } else { None };
     let (fewer, more) = found.iter().filter_map(of).partition::<Vec<u32>, _>(|have| *have < options.repeat);

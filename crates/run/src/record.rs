@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_scenario::{CATEGORIES, STACKS, Scenario};
 
 /// The format's name and version in `record.json`.
@@ -347,7 +348,7 @@ pub struct CheckResult {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// There is none, or it is damaged.
-    #[error("{}: {why}; name a directory that `wavelane run` wrote", path.display())]
+    #[error("{}: {why}; name a directory that `wavelane run` wrote", path.shown())]
     Unreadable {
         /// The file.
         path: PathBuf,

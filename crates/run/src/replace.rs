@@ -4,6 +4,7 @@
 use crate::drive::RunError;
 use crate::record::RunDocument;
 use std::path::Path;
+use wavelane_base::text::ShownPath;
 
 /// What a user is told to do about it.
 const REMEDY: &str = "add --replace to have it replaced, or choose another --out";
@@ -32,7 +33,7 @@ pub fn refuse_other_seeds(out: &Path, backend: &str, first: u64, repeat: u32) ->
         None => Ok(()),
         Some(of) => Err(RunError::Refused(format!(
             "{} holds a record {of}, in whose place one of {} in {backend} would come: {REMEDY}",
-            out.display(),
+            out.shown(),
             seeds(first, repeat)
         ))),
     }
@@ -42,7 +43,7 @@ pub fn refuse_other_seeds(out: &Path, backend: &str, first: u64, repeat: u32) ->
 pub(crate) fn refuse_cells(count: usize, first: &Path, of: &str) -> RunError {
     let are =
         if count == 1 { "1 combination has a record".into() } else { format!("{count} combinations have records") };
-    RunError::Refused(format!("{are} of other seeds or of another place ({}: {of}): {REMEDY}", first.display()))
+    RunError::Refused(format!("{are} of other seeds or of another place ({}: {of}): {REMEDY}", first.shown()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use wavelane_base::text::ShownPath;
 use wavelane_measure::{Cells, Column, Table};
 use wavelane_scenario::{Axis, Cell, Scenario, in_base_units};
 
@@ -108,7 +109,7 @@ fn check_place(out: &Path) -> Result<(), RunError> {
     let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
     if filled && !out.join("cells").is_dir() {
         let why = "exists and is not a sweep: choose another --out or remove it";
-        return Err(RunError::Refused(format!("{} {why}", out.display())));
+        return Err(RunError::Refused(format!("{} {why}", out.shown())));
     }
     check_writable(out)
 }

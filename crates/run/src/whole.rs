@@ -6,6 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 
 /// Between a name and what makes its draft unique.
 const DRAFT: &str = ".draft-";
@@ -93,7 +94,7 @@ fn replace(
     between: impl FnOnce(),
 ) -> Result<(), RunError> {
     let stuck = |error: &io::Error| {
-        let (out, draft) = (out.display(), draft.display());
+        let (out, draft) = (out.shown(), draft.shown());
         RunError::Refused(format!(
             "cannot put the record in {out}: {error}; it is whole in {draft}: move it from there"
         ))
@@ -123,7 +124,7 @@ fn clear(earlier: &Path, out: &Path, foreign: impl Fn(&Path) -> Option<PathBuf>)
         let free = to.symlink_metadata().is_err();
         let folder = to.parent().map_or(Ok(()), std::fs::create_dir_all);
         if !free || folder.and_then(|()| std::fs::rename(&from, &to)).is_err() {
-            let (out, from) = (out.display(), from.display());
+            let (out, from) = (out.shown(), from.shown());
             let why =
                 format!("the record is in {out}, but {from}, which no run wrote, cannot be moved there: move it away");
             return Err(RunError::Refused(why));
@@ -145,7 +146,7 @@ pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf
             let draft = renamed(earlier, EARLIER, DRAFT);
             let whole = if draft.exists() { &draft } else { earlier };
             std::fs::rename(whole, out).map_err(|e| {
-                let (out, whole) = (out.display(), whole.display());
+                let (out, whole) = (out.shown(), whole.shown());
                 RunError::Refused(format!(
                     "a program was killed while it replaced {out}, which is whole in {whole} and cannot be moved back ({e}): move \
                      it to {out}"
@@ -153,7 +154,7 @@ pub fn recover(out: &Path, mark: &str, foreign: impl Fn(&Path) -> Option<PathBuf
             })?;
         }
         [(earlier, _), (another, _), ..] if !is_there => {
-            let (out, earlier, another) = (out.display(), earlier.display(), another.display());
+            let (out, earlier, another) = (out.shown(), earlier.shown(), another.shown());
             return Err(RunError::Refused(format!(
                 "programs were killed while they replaced {out}, and which one of {earlier} and {another} it was last is not known: \
                  rename one to {out}"

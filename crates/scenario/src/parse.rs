@@ -14,6 +14,7 @@ use crate::{Lines, Table, Value, word};
 use crate::{Problem, ScenarioError};
 use std::path::Path;
 use toml::de::DeTable;
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Octets, Rate, Seed, Span};
 use wavelane_base::{Quantity, UnitError};
 
@@ -92,7 +93,7 @@ impl Scenario {
         }
         // Line numbers refer to the file, which does not contain the values.
         Self::parse_with(&text, base, settings).map_err(|error| ScenarioError {
-            file: Some(format!("{} with --set", path.display())),
+            file: Some(format!("{} with --set", path.shown())),
             line: None,
             ..error
         })

@@ -8,6 +8,7 @@ use crate::{Problem, ScenarioError};
 use crate::{Table, Value};
 use std::path::Path;
 use wavelane_base::Quantity;
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Instant, Octets, Rate, Ratio, Span};
 use wavelane_channel::{
     CableConfig, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Reorder, Windows,
@@ -206,7 +207,7 @@ fn trace(value: &Value<'_>, table: &Table<'_>, base: &Path) -> Result<LossTrace,
         (Some(file), None, None) => {
             let name = file.str("a path", "\"outages.txt\"")?;
             let path = base.join(name);
-            let wrong = |why: String| file.impossible(format!("loss trace {}: {why}", path.display()));
+            let wrong = |why: String| file.impossible(format!("loss trace {}: {why}", path.shown()));
             let text = read_bounded(&path, TRACE_FILE_MAX)
                 .map_err(|why| wrong(format!("cannot read it: {why}; the path counts from the scenario's folder")))?;
             trace_file(&text).map_err(wrong)

@@ -8,6 +8,7 @@ use crate::{Table, Value};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::path::Path;
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Octets, Quantity, Ratio, Span};
 use wavelane_channel::{DelayTrace, RateTrace, Source, Then};
 
@@ -131,7 +132,7 @@ fn recording<T>(
             let name = file_name.to_string_lossy();
             format!("; wanted is the recording with SHA-256 {hash}: put it back, or copy it beside the Record's scenario.toml as {name}")
         });
-        file.impossible(format!("recording {}: {why}{remedy}", path.display()))
+        file.impossible(format!("recording {}: {why}{remedy}", path.shown()))
     };
     let mut refused = None;
     for path in [Some(stated), beside].into_iter().flatten() {
@@ -147,7 +148,7 @@ fn recording<T>(
             continue;
         }
         source.file = std::path::absolute(&path).unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned();
-        let damaged = |why| file.impossible(format!("recording {}: {why}", path.display()));
+        let damaged = |why| file.impossible(format!("recording {}: {why}", path.shown()));
         return parse(&text, source).map_err(damaged);
     }
     Err(refused.unwrap_or_else(|| file.impossible(format!("recording {name}: no such file"))))

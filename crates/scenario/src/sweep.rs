@@ -7,6 +7,7 @@ use crate::{REPEATS_MAX, Scenario};
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 use wavelane_base::Quantity;
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Octets, Rate, Ratio, Span};
 
 /// Maximum number of keys that vary at once.
@@ -280,7 +281,7 @@ impl Sweep {
             let scenario = Scenario::load_with(path, &all).map_err(|error| {
                 let own = all[settings.len()..].iter().map(|s| format!("{}={}", s.key, s.value));
                 let own = own.collect::<Vec<_>>().join(", ");
-                ScenarioError { file: Some(format!("{} with the sweep's {own}", path.display())), ..error }
+                ScenarioError { file: Some(format!("{} with the sweep's {own}", path.shown())), ..error }
             })?;
             cells.push(Cell { values, scenario });
         }

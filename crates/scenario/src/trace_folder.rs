@@ -4,6 +4,7 @@ use crate::trace::{Format, TRACE_FILE_MAX, delay, is_head, rate, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Ratio, Span};
 use wavelane_channel::{Source, Then};
 
@@ -55,7 +56,7 @@ fn recording_of(path: &Path) -> Option<(String, usize, Format)> {
 pub fn unused(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let used: BTreeSet<PathBuf> =
         links(folder)?.into_iter().flat_map(|l| l.rates.into_iter().flatten().map(|r| r.0).chain(l.delay)).collect();
-    let wrong = |e: std::io::Error| format!("{}: {e}; name a folder with recordings", folder.display());
+    let wrong = |e: std::io::Error| format!("{}: {e}; name a folder with recordings", folder.shown());
     let entries = std::fs::read_dir(folder).map_err(wrong)?.take(LINKS_MAX);
     let mut all: Vec<PathBuf> =
         entries.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>().map_err(wrong)?;
@@ -76,14 +77,14 @@ pub fn links(folder: &Path) -> Result<Vec<RecordedLink>, String> {
             way => link.rates[way].replace((path.clone(), format)).map(|(path, _)| path),
         };
         if let Some(other) = taken {
-            return Err(format!("{} and {} are the same link's: keep one", other.display(), path.display()));
+            return Err(format!("{} and {} are the same link's: keep one", other.shown(), path.shown()));
         }
     }
     found.retain(|_, link| link.rates.iter().any(Option::is_some));
     if found.is_empty() {
         return Err(format!(
             "{} holds no recording: name files NAME.down or NAME.up (also .csv, .gz), or make them by `wavelane import --links`",
-            folder.display()
+            folder.shown()
         ));
     }
     Ok(found.into_values().collect())
@@ -91,7 +92,7 @@ pub fn links(folder: &Path) -> Result<Vec<RecordedLink>, String> {
 
 /// The files below a folder, sorted, links to folders not followed.
 fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
-    let wrong = |e: std::io::Error| format!("{}: {e}; name a folder with recordings", folder.display());
+    let wrong = |e: std::io::Error| format!("{}: {e}; name a folder with recordings", folder.shown());
     let mut entries: Vec<std::fs::DirEntry> =
         std::fs::read_dir(folder).map_err(wrong)?.collect::<Result<_, _>>().map_err(wrong)?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
@@ -104,7 +105,7 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
             found.push(entry.path());
         }
         if found.len() > LINKS_MAX {
-            return Err(format!("{} holds more than {LINKS_MAX} files: name a part of it", folder.display()));
+            return Err(format!("{} holds more than {LINKS_MAX} files: name a part of it", folder.shown()));
         }
     }
     Ok(found)
@@ -114,17 +115,17 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>, String> {
 /// end of `-down`, `_down` (`up`); LeoReplayer's by `bw_N.txt` and `delay_N.txt`; tables by `.csv`, of which `columns` are taken.
 pub fn import(folder: &Path, out: &Path, columns: Option<&Columns>) -> Result<Vec<PathBuf>, String> {
     let mut made: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
-    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}; name another --out", out.display()))?;
+    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}; name another --out", out.shown()))?;
     for path in files(folder, DEPTH_MAX)? {
         let within = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace(['/', ' '], "-");
         let plain = within.strip_suffix(".gz").unwrap_or(&within).to_owned();
-        let said = |why: String| format!("{}: {why}", path.display());
+        let said = |why: String| format!("{}: {why}", path.shown());
         let mut put = |name: String, text: &str| -> Result<(), String> {
             let to = out.join(format!("{name}.gz"));
             if let Some(other) = made.insert(to.clone(), path.clone()) {
-                return Err(format!("{} and {} would both be {}", other.display(), path.display(), to.display()));
+                return Err(format!("{} and {} would both be {}", other.shown(), path.shown(), to.shown()));
             }
-            replace(&to, &packed(text)).map_err(|e| format!("{}: {e}; name another --out", to.display()))
+            replace(&to, &packed(text)).map_err(|e| format!("{}: {e}; name another --out", to.shown()))
         };
         if let Some(table) = plain.strip_suffix(".csv") {
             let (text, source) = read(&path).map_err(said)?;
@@ -152,7 +153,7 @@ pub fn import(folder: &Path, out: &Path, columns: Option<&Columns>) -> Result<Ve
     if made.is_empty() {
         return Err(format!(
             "{} holds nothing of Mahimahi (NAME.down, NAME.up), LeoReplayer (bw_N.txt, delay_N.txt) or a table (.csv)",
-            folder.display()
+            folder.shown()
         ));
     }
     Ok(made.into_keys().collect())

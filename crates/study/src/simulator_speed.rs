@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use wavelane_base::text::ShownPath;
 use wavelane_measure::mean_ci95;
 use wavelane_run::{RunError, RunHooks, Verdict};
 
@@ -222,7 +223,7 @@ fn ours(
     let name: String = contest.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let folder = options.out.join(ID);
     let failed = |why: String| RunError::Refused(format!("{}: {why}", contest.name));
-    std::fs::create_dir_all(&folder).map_err(|e| failed(format!("cannot make {}: {e}", folder.display())))?;
+    std::fs::create_dir_all(&folder).map_err(|e| failed(format!("cannot make {}: {e}", folder.shown())))?;
     let file = folder.join(format!("{name}.toml"));
     std::fs::write(&file, contest.load.text(seconds)).map_err(|e| failed(e.to_string()))?;
     let record = folder.join(format!("{name}-{seconds}"));
@@ -234,7 +235,7 @@ fn ours(
         .args(["--on", "sim", "--jobs", "1", "--json", "--seed", &(options.seed.0 + run).to_string(), "--out"])
         .arg(&record);
     let output = child::output(&mut command, hooks.cancelled)
-        .map_err(|e| failed(format!("cannot start {}: {e}", program.display())))?;
+        .map_err(|e| failed(format!("cannot start {}: {e}", program.shown())))?;
     // Ctrl-C reaches it too, and may be seen there first.
     let Some(output) = output.filter(|output| output.status.code() != Some(INTERRUPTED)) else {
         return Err(RunError::Cancelled.into());

@@ -100,3 +100,18 @@ fn captures_of_the_simulator_read_as_tcptrace_reads_them() {
     assert!(again > 20, "only {again} segments were sent again: the captures show too little");
     std::fs::remove_dir_all(&place).unwrap();
 }
+
+#[test]
+fn the_name_of_a_capture_writes_no_line_of_its_own() {
+    let named = std::env::temp_dir().join(format!("wavelane-{}\nwavelane: all is well.pcap", std::process::id()));
+    for present in [false, true] {
+        if present {
+            std::fs::write(&named, "no capture").unwrap();
+        }
+        let output = Command::new(WAVELANE).arg("trace").arg(&named).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("\\nwavelane: all is well.pcap"), "{said}");
+        assert!(said.lines().all(|line| !line.starts_with("wavelane: all")), "{said}");
+    }
+    std::fs::remove_file(&named).unwrap();
+}

@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto};
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Instant, Span};
 use wavelane_host::clock::since_boot;
 
@@ -60,7 +61,7 @@ pub struct Certificate(pub(crate) ServerConfig);
 impl Certificate {
     /// Reads both from PEM files; the error names the file.
     pub fn read(chain: &Path, key: &Path) -> Result<Self, String> {
-        let wrong = |at: &Path, why: &dyn std::fmt::Display| format!("cannot use {}: {why}", at.display());
+        let wrong = |at: &Path, why: &dyn std::fmt::Display| format!("cannot use {}: {why}", at.shown());
         let certificates = CertificateDer::pem_file_iter(chain).map_err(|e| wrong(chain, &e))?;
         let certificates: Result<Vec<_>, _> = certificates.collect();
         let certificates = certificates.map_err(|e| wrong(chain, &e))?;

@@ -8,6 +8,7 @@ use tokio_rustls::rustls::client::{Resumption, WebPkiServerVerifier};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, crypto};
+use wavelane_base::text::ShownPath;
 
 /// Maximum number of certificates read from a file.
 const CERTIFICATES_MAX: usize = 1_024;
@@ -25,7 +26,7 @@ pub enum Trust {
 impl Trust {
     /// Reads a PEM file; the error names it.
     pub fn read(file: &Path) -> Result<Self, String> {
-        let wrong = |why: &dyn std::fmt::Display| format!("cannot use {}: {why}", file.display());
+        let wrong = |why: &dyn std::fmt::Display| format!("cannot use {}: {why}", file.shown());
         let found = CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))?;
         let all: Result<Vec<_>, _> = found.take(CERTIFICATES_MAX).collect();
         let all = all.map_err(|e| wrong(&e))?;

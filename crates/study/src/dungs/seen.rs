@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
+use wavelane_base::text::ShownPath;
 use wavelane_measure::{mean, percentile};
 use wavelane_probe::trace::{self, BIN_S, Direction};
 use wavelane_run::figures::of_run;
@@ -170,7 +171,7 @@ struct Traced {
 }
 
 fn traced(file: &Path, place: &str, drawn: bool) -> Result<Traced, RunError> {
-    let unreadable = |why: String| RunError::Refused(format!("{}: {why}", file.display()));
+    let unreadable = |why: String| RunError::Refused(format!("{}: {why}", file.shown()));
     let open = || File::open(file).map_err(|e| unreadable(e.to_string()));
     let found = trace::analyse(open()?, |_| true).map_err(|e| unreadable(e.to_string()))?;
     let document = trace::json(&found, place);

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Seed, Span};
 use wavelane_lab::{Ground, can_build};
 use wavelane_probe::document::ProbeDocument;
@@ -131,7 +132,7 @@ fn on_the_ground(
     hooks: &RunHooks<'_>,
 ) -> Result<Outcome, BackendError> {
     std::fs::create_dir_all(out)
-        .map_err(|e| BackendError::Unable(format!("cannot make {}: {e}; choose another --out", out.display())))?;
+        .map_err(|e| BackendError::Unable(format!("cannot make {}: {e}; choose another --out", out.shown())))?;
     let mut ground = Ground::build(scenario, seed, Stack::from_word("tcp-cubic").expect("a stack's word"), out)?;
     let server = ground.address("server")?;
     let stop = Stop(Arc::new(AtomicBool::new(false)));

@@ -4,6 +4,7 @@ use crate::child;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use wavelane_base::text::ShownPath;
 
 /// Where the wheel's virtual environment lies, if not in the cache.
 pub const VENV_VARIABLE: &str = "WAVELANE_NS3_VENV";
@@ -74,13 +75,13 @@ impl Programs {
         let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
         let folder = cache.join("wavelane").join("ns3-build");
         let venv = std::env::var_os(VENV_VARIABLE).map_or_else(|| cache.join("wavelane/ns3-venv"), PathBuf::from);
-        std::fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+        std::fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.shown()))?;
         for (name, text) in FILES {
             let path = folder.join(name);
             if std::fs::read_to_string(&path).is_ok_and(|old| old == *text) {
                 continue;
             }
-            std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.shown()))?;
         }
         let mut build = Command::new("sh");
         let built = child::output(build.arg(folder.join("build.sh")).arg(&folder).arg(&venv), cancelled);
@@ -114,11 +115,11 @@ impl Programs {
     ) -> Result<Outcome, String> {
         let path = self.path(program, build);
         let output = child::output(Command::new(&path).args(arguments), cancelled);
-        let output = output.map_err(|e| format!("cannot run {}: {e}", path.display()))?.ok_or("cancelled")?;
+        let output = output.map_err(|e| format!("cannot run {}: {e}", path.shown()))?.ok_or("cancelled")?;
         if !output.status.success() {
-            return Err(format!("{} ended with {}", path.display(), output.status));
+            return Err(format!("{} ended with {}", path.shown(), output.status));
         }
-        read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| format!("{} printed no result", path.display()))
+        read(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| format!("{} printed no result", path.shown()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{BULK, ECHO, STACKS};
 use std::path::Path;
+use wavelane_base::text::ShownPath;
 use wavelane_base::{Instant, Rate, Ratio, Span};
 use wavelane_channel::{DelayTrace, RateTrace, Then};
 use wavelane_scenario::trace::{self, Format};
@@ -51,7 +52,7 @@ fn quoted(path: &Path) -> String {
 }
 
 fn read_rate(path: &Path, format: Format) -> Result<RateTrace, String> {
-    let said = |why: String| format!("{}: {why}", path.display());
+    let said = |why: String| format!("{}: {why}", path.shown());
     let (text, source) = trace::read(path).map_err(said)?;
     trace::rate(&text, source, format, Ratio::ONE, Then::Wrap).map_err(said)
 }
@@ -61,13 +62,13 @@ pub(super) fn line(path: &Path, format: Format, seconds: u64) -> Result<Line, St
     let word = if format == Format::Csv { "csv" } else { "mahimahi" };
     let mean = trace.mean_between(Instant::ZERO, Instant::from_secs(seconds));
     if mean == Rate::from_bps(0) {
-        return Err(format!("{}: nothing passes in its first {seconds} s: cut its beginning", path.display()));
+        return Err(format!("{}: nothing passes in its first {seconds} s: cut its beginning", path.shown()));
     }
     Ok(Line { words: format!("{{ file = {}, format = \"{word}\" }}", quoted(path)), mean })
 }
 
 fn read_delay(path: &Path) -> Result<DelayTrace, String> {
-    let said = |why: String| format!("{}: {why}", path.display());
+    let said = |why: String| format!("{}: {why}", path.shown());
     let (text, source) = trace::read(path).map_err(said)?;
     trace::delay(&text, source, LEO_EVERY, Then::Wrap).map_err(said)
 }
@@ -141,7 +142,7 @@ fn recorded(folder: Option<&Path>, out: &Path) -> Result<Vec<RecordedLink>, Stri
         return links(folder);
     }
     let own = out.join("recordings");
-    let wrong = |e: std::io::Error| format!("{}: {e}; choose another --out", own.display());
+    let wrong = |e: std::io::Error| format!("{}: {e}; choose another --out", own.shown());
     std::fs::create_dir_all(&own).map_err(wrong)?;
     for (name, bytes) in SHIPPED {
         wavelane_run::write_whole(&own.join(name), bytes).map_err(wrong)?;

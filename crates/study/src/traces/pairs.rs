@@ -8,6 +8,7 @@ use crate::document::Row;
 use crate::{StudyError, StudyOptions};
 use std::path::{Path, PathBuf};
 use wavelane_base::Span;
+use wavelane_base::text::ShownPath;
 use wavelane_measure::percentile;
 use wavelane_run::RunHooks;
 use wavelane_scenario::trace::{self, Format};
@@ -35,7 +36,7 @@ fn rate_of(link: &RecordedLink) -> Option<(PathBuf, Format)> {
 
 /// The same recording from `from` on, below `folder`, if it has times and begins earlier.
 fn aligned(path: &Path, from: Option<Span>, folder: &Path, name: &str) -> Result<PathBuf, String> {
-    let said = |why: String| format!("{}: {why}", path.display());
+    let said = |why: String| format!("{}: {why}", path.shown());
     let (text, _) = trace::read(path).map_err(said)?;
     let Some(from) = from.filter(|from| trace::begins(&text).is_some_and(|begins| begins < *from)) else {
         return Ok(path.to_owned());
@@ -54,7 +55,7 @@ fn pair(a: &RecordedLink, b: &RecordedLink, folder: &Path, seconds: u64) -> Resu
     let (Some(first), Some(second)) = (rate_of(a), rate_of(b)) else { return Ok(None) };
     let name = format!("{} + {}", a.name, b.name);
     let begins = |(path, format): &(PathBuf, Format)| {
-        let (text, _) = trace::read(path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let (text, _) = trace::read(path).map_err(|why| format!("{}: {why}", path.shown()))?;
         Ok::<_, String>((*format == Format::Csv).then(|| trace::begins(&text)).flatten())
     };
     // Only where both have times do their seconds belong together.
