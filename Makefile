@@ -265,6 +265,8 @@ test test-all:
 	cargo xtask tidy
 	step "lints"
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	# What `make demo` builds: without every command.
+	cargo clippy --workspace --no-default-features --quiet -- -D warnings
 	step "documentation comments"
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	step "a Python environment for tests that call Python"

@@ -44,13 +44,13 @@ mod top;
 #[cfg(feature = "full")]
 mod trace;
 
+#[cfg(feature = "full")]
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use wavelane_base::text;
-#[cfg(feature = "full")]
 use wavelane_base::text::ShownPath;
 use wavelane_daemon::commands;
 use wavelane_run::Verdict;
