@@ -20,6 +20,8 @@ use wavelane_scenario::Scenario;
 const MBIT: u64 = 50;
 /// (per mille of loss, round trip in ms) of the cells.
 const CELLS: [(u32, u64); 6] = [(1, 20), (10, 20), (50, 20), (1, 100), (10, 100), (50, 100)];
+/// More of BBR's: from 16 % of loss on Linux's takes it for a policer's, and keeps to the rate that passed.
+const CELLS_BBR: [(u32, u64); 2] = [(200, 20), (200, 100)];
 /// Flows on the shared bottleneck, which loses nothing by chance.
 const SHARERS: [usize; 4] = [2, 4, 8, 16];
 const SHARED_RTT_MS: u64 = 20;
@@ -40,6 +42,10 @@ const WITHIN: f64 = 0.15;
 const WITHIN_BBR: f64 = 0.2;
 /// Jain's index of ours may be less than the kernel's by this.
 const JAIN_WITHIN: f64 = 0.1;
+
+fn cells(control: Control) -> impl Iterator<Item = (u32, u64)> {
+    CELLS.into_iter().chain(CELLS_BBR.into_iter().filter(move |_| control == Control::Bbr))
+}
 
 /// Where and by whom a cell is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +82,7 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
             let seeds = if control == Control::Bbr { SEEDS_BBR[edition] } else { SEEDS[edition] };
             let lab = [Place::Kernel, Place::OursLab].into_iter().filter(|_| seed.0 < options.seed.0 + seeds);
             for place in lab.chain([Place::OursSim]) {
-                for (per_mille, rtt_ms) in CELLS {
+                for (per_mille, rtt_ms) in cells(control) {
                     tasks.push(Task { place, control, per_mille, rtt_ms, flows: 1, seed, seconds });
                 }
                 // Of the shared bottleneck's cells the quick edition takes the ends, and everywhere as many seeds as
@@ -104,7 +110,7 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
     }
     let mut rows = Vec::new();
     for control in Control::ALL {
-        for (per_mille, rtt_ms) in CELLS {
+        for (per_mille, rtt_ms) in cells(control) {
             rows.extend(cell(&all, control, per_mille, rtt_ms));
         }
         for flows in SHARERS {
