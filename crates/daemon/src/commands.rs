@@ -3,6 +3,7 @@
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
 mod ask;
+mod flags;
 mod lanes;
 mod nat;
 mod netcheck;
@@ -100,9 +101,9 @@ pub enum CommandError {
         "say what the other gateway may reach here: --serves PREFIX for each network on this side (such as 10.3.0.0/24), --allow-target PREFIX for less, or --serves none"
     )]
     NothingServed,
-    /// No address with its bits.
-    #[error("--tun-address '{0}' is not an address with its bits, such as 10.9.0.1/24 or fd00:9::1/64")]
-    TunAddress(String),
+    /// What a flag says makes no sense.
+    #[error("{0}")]
+    Flag(String),
     /// Nothing leads traffic to the TUN device.
     #[error(
         "--tun carries nothing by itself: add --interface NAME for what arrives there, or --local for what is born here"
@@ -160,8 +161,8 @@ pub struct InitArgs {
     #[arg(
         long,
         conflicts_with_all = [
-            "key", "listen", "peer_name", "peer_key", "peer_address", "serves", "allow_targets", "local", "tun",
-            "tun_addresses", "forwards", "source"
+            "key", "listen", "peer_name", "peer_key", "peer_address", "lanes", "serves", "allow_targets", "local",
+            "tun", "tun_addresses", "forwards", "source"
         ]
     )]
     pub proxy: bool,
@@ -189,6 +190,10 @@ pub struct InitArgs {
     /// Where to reach the other gateway; leave it out if that one calls us.
     #[arg(long, value_name = "HOST:PORT")]
     pub peer_address: Option<String>,
+    /// In place of --peer-address, one of several ways to the other gateway or from it; may be repeated. Without HOST:PORT
+    /// that one calls us by it.
+    #[arg(long = "lane", value_name = flags::LANE_WORD)]
+    pub lanes: Vec<String>,
     /// A network behind the other gateway; may be repeated.
     #[arg(long = "route", value_name = "PREFIX")]
     pub routes: Vec<String>,
@@ -329,9 +334,7 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     if intercepts(args) && args.routes.is_empty() {
         return Err(CommandError::NothingRouted(if args.interfaces.is_empty() { "--local" } else { "--interface" }));
     }
-    if let Some(wrong) = args.tun_addresses.iter().find(|text| text.parse::<wavelane_base::IpPrefix>().is_err()) {
-        return Err(CommandError::TunAddress(wavelane_base::text::line(wrong, NAME_MAX).into_owned()));
-    }
+    flags::check(args)?;
     for (flag, name) in [("name", &args.name), ("peer-name", &args.peer_name)] {
         if !is_name(name) {
             return Err(CommandError::Name { flag, name: wavelane_base::text::line(name, NAME_MAX).into_owned() });
@@ -394,8 +397,8 @@ fn fill(args: &InitArgs, file: &mut File, config: &Path, key: &Path) -> Result<I
         }
         keys::write_key(key, &private).inspect_err(|_| remove_empty(&missing))?;
     }
-    let text = config_text(args);
-    let parsed = Config::parse(&text, "the new configuration", &args.dir).map_err(CommandError::from);
+    let text = config_text(args)?;
+    let parsed = Config::parse(&text, "the new configuration", &args.dir).map_err(|why| flags::named(why, args));
     let parsed = parsed.and_then(|parsed| file.write_all(text.as_bytes()).map(|()| parsed).map_err(unwritable(config)));
     if parsed.is_err() && made_key {
         let _ = std::fs::remove_file(key);
@@ -406,7 +409,7 @@ fn fill(args: &InitArgs, file: &mut File, config: &Path, key: &Path) -> Result<I
     Ok(Initialised { config: config.into(), public_key, key: key.into(), made_key, notes })
 }
 
-fn config_text(args: &InitArgs) -> String {
+fn config_text(args: &InitArgs) -> Result<String, CommandError> {
     let quote = |text: &str| toml::Value::String(text.into()).to_string();
     let list = |items: &[String]| format!("[{}]", items.iter().map(|i| quote(i)).collect::<Vec<_>>().join(", "));
     let intercepts = intercepts(args);
@@ -443,6 +446,10 @@ fn config_text(args: &InitArgs) -> String {
     if !args.allow_targets.is_empty() {
         lines.push(format!("allow_targets = {}", list(&args.allow_targets)));
     }
+    for word in &args.lanes {
+        lines.extend([String::new(), "[[peer.lane]]".into()]);
+        lines.extend(flags::lane_lines(word)?);
+    }
     if intercepts {
         lines.extend([
             String::new(),
@@ -470,7 +477,7 @@ fn config_text(args: &InitArgs) -> String {
             format!("via = {}", quote(&args.peer_name)),
         ]);
     }
-    lines.join("\n") + "\n"
+    Ok(lines.join("\n") + "\n")
 }
 
 /// Validates a gateway's configuration without starting it; the text holds a summary and any warnings.

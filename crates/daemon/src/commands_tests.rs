@@ -197,6 +197,45 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
     assert!(said.starts_with("--serves: ") && said.contains("10.3.0.0/24"), "{said}");
     let said = why(InitArgs { allow_targets: vec!["x".into()], ..args.clone() });
     assert!(said.starts_with("--allow-target: "), "{said}");
+    // What only the file's own checks find is said of the flag, and not of a line of a file that is not there.
+    let called = |address: &str| InitArgs { peer_address: Some(address.into()), ..args.clone() };
+    let lanes = |words: &[&str]| InitArgs { lanes: words.iter().map(|&word| word.into()).collect(), ..args.clone() };
+    let tun = |address: &str| InitArgs {
+        tun_addresses: vec![address.into()],
+        routes: vec!["10.3.0.0/24".into()],
+        local: true,
+        ..args.clone()
+    };
+    let proxy = |interface: &str, on_failure: &str| InitArgs {
+        proxy: true,
+        interfaces: vec![interface.into()],
+        on_failure: on_failure.into(),
+        ..args.clone()
+    };
+    for (args, begins) in [
+        (called("nowhere"), "--peer-address: 'nowhere' is not host:port"),
+        (called("0.0.0.0:4780"), "--peer-address: '0.0.0.0:4780' is the unspecified address"),
+        (called("[2001:db8::7]:4780"), "--peer-address: is of another IP version"),
+        (InitArgs { listen: "x".into(), ..args.clone() }, "--listen: 'x' is not address:port"),
+        (InitArgs { on_failure: "perhaps".into(), ..args.clone() }, "--on-failure"),
+        (InitArgs { source: Some("x".into()), ..args.clone() }, "--source"),
+        (InitArgs { forwards: vec!["1=2".into()], ..args.clone() }, "--forward: '1' is not address:port"),
+        (lanes(&["192.0.2.7"]), "--lane '192.0.2.7': "),
+        (lanes(&["a:1", "a:1"]), "--lane 'a:1': is the same path as lane 1"),
+        (lanes(&["a:1", "b:2,local=x"]), "--lane 'b:2,local=x': local: 'x' is not address:port"),
+        (lanes(&["local=192.0.2.1:4781,in"]), "--lane: nothing leads to the peer"),
+        (lanes(&["a:1,in"]), "--lane 'a:1,in': address: nothing leaves"),
+        (lanes(&["a:1,local=0.0.0.0:4780"]), "--lane 'a:1,local=0.0.0.0:4780': local: 0.0.0.0:4780 has the port of"),
+        (InitArgs { peer_address: Some("a:1".into()), ..lanes(&["b:1"]) }, "--peer-address stands beside --lane: "),
+        (tun("10.9.0.1/0"), "--tun-address '10.9.0.1/0' takes all there is"),
+        (tun("10.9.0.0/24"), "--tun-address '10.9.0.0/24' is the network's own address"),
+        (tun("224.0.0.1/24"), "--tun-address: 224.0.0.1 cannot be a host's address"),
+        (proxy("a b", "open"), "--interface: 'a b' is not an interface name"),
+        (proxy("lan0", "x"), "--on-failure"),
+    ] {
+        let said = why(args);
+        assert!(said.starts_with(begins) && !said.contains("line ") && !said.contains("configuration"), "{said}");
+    }
     // A folder that was there stays.
     std::fs::create_dir(dir.join("new")).unwrap();
     assert!(init(&InitArgs { peer_address: Some("nowhere".into()), ..args.clone() }).is_err());

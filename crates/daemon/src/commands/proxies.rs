@@ -1,6 +1,6 @@
 //! `wavelane init --proxy`.
 
-use super::{CommandError, InitArgs, Initialised, NAME_MAX, is_name, unwritable};
+use super::{CommandError, InitArgs, Initialised, NAME_MAX, flags, is_name, unwritable};
 use crate::proxy;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -32,7 +32,7 @@ pub(super) fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
         let _ = writeln!(text, "control = {}", quote(&control.display().to_string()));
     }
     text += "\n# What one side does otherwise, such as that of the radio:\n# [[proxy.side]]\n# name = \"air\"\n# networks = [\"10.9.0.0/24\"]\n# congestion = \"bbr\"\n";
-    proxy::parse_text(&text)?;
+    proxy::parse_text(&text).map_err(|why| flags::named(why, args))?;
     let config = args.dir.join("wavelaned.toml");
     std::fs::create_dir_all(&args.dir).map_err(unwritable(&args.dir))?;
     let mut file = std::fs::File::create_new(&config).map_err(unwritable(&config))?;

@@ -147,6 +147,32 @@ fn the_guides_first_five_minutes_work_as_written() {
     assert_eq!((ship.counter("connections_taken"), follower.daemons["shore"].counter("connections_made")), (1, 1));
 }
 
+/// The page of lanes types `init --lane`, and what that writes is in order and has the lanes that the page shows.
+#[test]
+fn the_page_of_lanes_makes_files_that_are_in_order() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lanes.md")).unwrap();
+    let folder = std::env::temp_dir().join(format!("wavelane-lanes-page-{}", std::process::id()));
+    let typed = blocks(&page).into_iter().flat_map(|(_, lines)| lines);
+    let lines: Vec<String> = typed.filter(|line| line.starts_with("wavelane init ")).collect();
+    let mut made = lines.iter().enumerate().map(|(n, line)| {
+        let dir = folder.join(n.to_string());
+        let line = line.replace("\"$SHORE_KEY\"", "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=");
+        let line = format!("{line} --dir {}", dir.display());
+        let tool = Tool::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let Command::Init(args) = tool.command else { panic!("{line}") };
+        let made = commands::init(&args).unwrap();
+        let said = commands::check_config(&made.config).unwrap();
+        assert!(said.contains("gateway '") && said.contains("lane 2"), "{said}");
+        std::fs::read_to_string(made.config).unwrap()
+    });
+    let (ship, farm) = (made.next().unwrap(), made.next().unwrap());
+    let shown = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let tables = |text: &str| text[text.find("[[peer.lane]]").unwrap()..].trim().to_owned();
+    assert!(tables(&ship).starts_with(&tables(shown)), "{ship}");
+    assert!(farm.contains("device = \"wwan0\"\nmetered = true\n"), "{farm}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 /// The tables of keys in the guide are what the configuration takes, neither more nor less.
 #[test]
 fn the_guides_tables_of_keys_are_complete_and_true() {
