@@ -162,6 +162,7 @@ sbom:
 	cargo cyclonedx --quiet --format json --target "$(TARGET)"
 	mv crates/cli/wavelane-cli.cdx.json "$(PACKAGES)/wavelane.cdx.json"
 	mv crates/daemon/wavelane-daemon.cdx.json "$(PACKAGES)/wavelaned.cdx.json"
+	packaging/sbom.py "$(PACKAGES)" "$(TARGET)" >&2
 	echo "== $(PACKAGES)/wavelane.cdx.json $(PACKAGES)/wavelaned.cdx.json" >&2
 
 # Other people's tunnels that no package brings. Only `make test-all` installs them.
@@ -341,6 +342,8 @@ test test-all:
 	  check "the last tag's daemon against this one" packaging/last-tag.sh
 	  step "licences and known holes of what the programs are linked from"
 	  packaging/deny.sh 2>&1 | tee -a "$$scratch/log"
+	  step "the lists of what they are linked from are whole"
+	  $(MAKE) -s -f "$(THIS)" sbom PACKAGES="$$scratch/lists"
 	  step "the Python package, its types, its tests and its notebook"
 	  python/check.sh 2>&1 | tee -a "$$scratch/log"
 	  step "hostile peers against the optimised build, with overflow checks"
