@@ -5,7 +5,7 @@ use crate::probe_screen::{give_back, take};
 use crate::{Failure, Outcome, interrupt, print_while_read};
 use clap::Args;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
@@ -103,7 +103,10 @@ struct View {
     /// Above the flows.
     heads: [&'static str; 9],
     flows: Vec<Fields>,
-    foot: &'static str,
+    /// How many there are; the daemon lists some of them.
+    all: usize,
+    /// What is counted by the columns "received" and "in", or a proxy's "sent up" and "up".
+    counts: &'static str,
 }
 
 fn bytes(octets: u64) -> String {
@@ -155,8 +158,10 @@ impl View {
         );
         let warnings = now.hindrances.iter().map(|line| format!("warning: {line}"));
         let helps = now.unlisted().map(str::to_owned).into_iter().chain(warnings).collect();
-        let foot = "up, sent up: what the client sends to the server. Ctrl-C ends.";
-        Self { title, lanes: Vec::new(), helps, heads: CONNECTIONS, flows: connections(before, now, seconds), foot }
+        let counts = "what the client sends to the server";
+        let flows = connections(before, now, seconds);
+        let all = flows.len().max(usize::try_from(now.connections).unwrap_or(0));
+        Self { title, lanes: Vec::new(), helps, heads: CONNECTIONS, flows, all, counts }
     }
 
     fn of(before: Option<&Report>, now: &Report) -> Self {
@@ -194,8 +199,10 @@ impl View {
             bytes(now.buffered_bytes),
             bytes(now.pool_bytes)
         );
-        let foot = "received, in: what came from the peer. Ctrl-C ends.";
-        Self { title, lanes, helps, heads: FLOWS, flows: flows(before, now, seconds), foot }
+        let counts = "what came from the peer";
+        let flows = flows(before, now, seconds);
+        let all = flows.len().max(usize::try_from(now.door.connections).unwrap_or(0));
+        Self { title, lanes, helps, heads: FLOWS, flows, all, counts }
     }
 
     /// Without a screen.
@@ -214,6 +221,9 @@ impl View {
                 let _ = writeln!(out, "  {}", fields.join("  ").trim_end());
             }
         }
+        if let Some(line) = more(self.all, self.flows.len().min(FLOWS_PRINTED)) {
+            let _ = writeln!(out, "  {line}");
+        }
         self.helps.iter().for_each(|line| out += &format!("{line}\n"));
         out
     }
@@ -230,40 +240,90 @@ impl View {
         let [title, lanes, helps, flows, foot] = Layout::vertical(rows).areas(frame.area());
         // Names and addresses of others move no cursor.
         frame.render_widget(Line::from(text::line(&self.title, usize::MAX).into_owned()), title);
-        let widths = [20, 6, 10, 10, 15, 15, 10, 8, 8];
-        frame.render_widget(table(LANES, &self.lanes, widths, lanes.width), lanes);
+        let columns = Columns::of(&self.lanes, [20, 6, 10, 10, 15, 15, 10, 8, 8], lanes.width);
+        frame.render_widget(columns.table(LANES, &self.lanes), lanes);
         frame.render_widget(Paragraph::new(self.helps.join("\n")), helps);
-        let widths = [22, 22, 10, 10, 15, 15, 10, 11, 6];
-        frame.render_widget(table(self.heads, &self.flows, widths, flows.width), flows);
-        frame.render_widget(Line::from(self.foot), foot);
+        let columns = Columns::of(&self.flows, [22, 22, 10, 10, 15, 15, 10, 11, 6], flows.width);
+        // Below the names of the columns.
+        let room = usize::from(flows.height.saturating_sub(1));
+        let fits = self.all <= self.flows.len().min(room);
+        let seen = self.flows.len().min(if fits { room } else { room.saturating_sub(1) });
+        frame.render_widget(columns.table(self.heads, &self.flows[..seen]), flows);
+        if let Some(last) = more(self.all, seen).filter(|_| room > 0) {
+            let place = Rect { y: flows.bottom() - 1, height: 1, ..flows };
+            frame.render_widget(Line::from(last), place);
+        }
+        // Only of columns that are there.
+        let [sum, rate] = [COUNTED, COUNTED + 2].map(|column| self.heads[column]);
+        let names = if columns.has(COUNTED) { format!("{sum}, {rate}") } else { rate.to_owned() };
+        frame.render_widget(Line::from(format!("{names}: {}. Ctrl-C ends.", self.counts)), foot);
     }
 }
+
+/// What stands for rows beyond those shown.
+fn more(all: usize, shown: usize) -> Option<String> {
+    (all > shown).then(|| format!("and {} more", all - shown))
+}
+
+/// The column of what came from the peer, of a proxy from the client; its rate is two further on.
+const COUNTED: usize = 2;
+/// Columns of names and addresses; they come first.
+const NAMES: usize = 2;
 
 /// Columns that a narrow screen goes without, the first of them first: who it is and the rates stay.
 const DISPENSABLE: [usize; 5] = [8, 3, 2, 7, 6];
 
-fn table(heads: [&str; 9], rows: &[Fields], mut widths: [u16; 9], room: u16) -> Table<'static> {
-    // Names and addresses as long as they are.
-    for (column, width) in widths.iter_mut().enumerate().take(2) {
-        let longest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        *width = (*width).max(u16::try_from(longest).unwrap_or(u16::MAX));
-    }
-    let mut columns: Vec<usize> = (0..heads.len()).collect();
-    for dispensable in DISPENSABLE {
+/// Which columns are shown, and how wide each is.
+struct Columns(Vec<(usize, usize)>);
+
+impl Columns {
+    fn of(rows: &[Fields], widths: [usize; 9], room: u16) -> Self {
+        // Names and addresses as long as they are.
+        let longest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let wide = |(column, width): (usize, usize)| {
+            (column, if column < NAMES { width.max(longest(column)) } else { width })
+        };
+        let mut columns: Vec<(usize, usize)> = widths.into_iter().enumerate().map(wide).collect();
         // One between each two.
-        let needed: usize = columns.iter().map(|column| usize::from(widths[*column]) + 1).sum();
-        if needed <= usize::from(room) + 1 {
-            break;
+        let excess = |columns: &[(usize, usize)]| {
+            columns.iter().map(|(_, width)| width + 1).sum::<usize>().saturating_sub(usize::from(room) + 1)
+        };
+        for dispensable in DISPENSABLE {
+            if excess(&columns) > 0 {
+                columns.retain(|(column, _)| *column != dispensable);
+            }
         }
-        columns.retain(|column| *column != dispensable);
+        // What is too long even so is cut, the longest first.
+        for _ in 0..excess(&columns) {
+            let names = columns.iter_mut().take(NAMES);
+            names.max_by_key(|(_, width)| *width).into_iter().for_each(|(_, width)| *width = width.saturating_sub(1));
+        }
+        Self(columns)
     }
-    let of = |fields: &[String]| {
-        let cell = |column: &usize| Cell::from(text::line(&fields[*column], usize::MAX).into_owned());
-        Row::new(columns.iter().map(cell).collect::<Vec<_>>())
-    };
-    let head = of(&heads.map(str::to_owned)).style(Style::new().add_modifier(Modifier::BOLD));
-    let widths = columns.iter().map(|column| Constraint::Length(widths[*column])).collect::<Vec<_>>();
-    Table::new(rows.iter().map(|row| of(row)), widths).header(head)
+    fn has(&self, column: usize) -> bool {
+        self.0.iter().any(|(shown, _)| *shown == column)
+    }
+    fn table(&self, heads: [&str; 9], rows: &[Fields]) -> Table<'static> {
+        let of = |fields: &[String]| {
+            let cell = |(column, width): &(usize, usize)| Cell::from(cut(&text::line(&fields[*column], usize::MAX), *width));
+            Row::new(self.0.iter().map(cell).collect::<Vec<_>>())
+        };
+        let head = of(&heads.map(str::to_owned)).style(Style::new().add_modifier(Modifier::BOLD));
+        let widths = self.0.iter().map(|(_, width)| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX)));
+        Table::new(rows.iter().map(|row| of(row)), widths.collect::<Vec<_>>()).header(head)
+    }
+}
+
+/// A text in so many columns: of one that is longer both ends, for the port is the last of an address.
+fn cut(text: &str, width: usize) -> String {
+    let long = text.chars().count();
+    if long <= width {
+        return text.to_owned();
+    }
+    let tail = width / 3;
+    let head: String = text.chars().take(width.saturating_sub(tail + 1)).collect();
+    let end: String = text.chars().skip(long - tail).collect();
+    format!("{head}…{end}")
 }
 
 fn of_peer(before: Option<&Peer>, p: &Peer, seconds: f64) -> Fields {
@@ -474,6 +534,35 @@ mod tests {
             }
             assert_eq!((shown.contains("peer, lane"), shown.contains("age")), (false, width == 200), "{shown}");
         }
+    }
+
+    /// Both ends of an address of IPv6 are to be told from others', its port too; and nothing is explained that is not there.
+    #[test]
+    fn long_names_are_cut_with_a_mark_and_what_is_left_out_is_counted() {
+        let one = |port: u16| proxy::Connection {
+            source: format!("[2001:db8:aaaa:bbbb:cccc:dddd:eeee:1]:{port}"),
+            target: "[2001:db8:1111:2222:3333:4444:5555:2]:443".into(),
+            ..Default::default()
+        };
+        let connection_list: Vec<_> = (50_000..50_020).map(one).collect();
+        let report = proxy::Report { connections: 300, connection_list, ..Default::default() };
+        let view = View::of_proxy(None, &report);
+        let screen = |width, height| {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| view.draw(frame)).unwrap();
+            terminal.backend().to_string()
+        };
+        let narrow = screen(80, 12);
+        for part in ["[2001:db8:aaaa:", "…", "]:50000 ", "]:443 ", "and 293 more", "up: what the client sends"] {
+            assert!(narrow.contains(part), "{part} on\n{narrow}");
+        }
+        assert!(!narrow.contains("sent up"), "{narrow}");
+        let wide = screen(200, 40);
+        let whole = "[2001:db8:aaaa:bbbb:cccc:dddd:eeee:1]:50019";
+        assert!(wide.contains(whole) && !wide.contains('…') && wide.contains("and 280 more"), "{wide}");
+        assert!(wide.contains("sent up, up: what the client sends"), "{wide}");
+        assert!(view.to_text().contains("  and 290 more\n"), "{}", view.to_text());
+        assert_eq!(["", "ab", "abcdef"].map(|text| cut(text, 3)), ["", "ab", "a…f"]);
     }
 
     #[test]
