@@ -245,17 +245,12 @@ impl Aim {
     }
 }
 
-/// A limit as people write it: a third has no finite decimal.
+/// A limit as people write it: to four digits, and what stands before the point whole.
 fn spelled(limit: f64) -> String {
-    const DIGITS_MAX: usize = 8;
-    let all = limit.to_string();
-    let decimals = match limit.abs() {
-        1e3.. => 0,
-        1e2.. => 1,
-        1e1.. => 2,
-        _ => 3,
-    };
-    if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.decimals$}") } else { all }
+    const DIGITS: i32 = 4;
+    let decimals = DIGITS - 1 - limit.abs().log10().floor().max(-9.0) as i32;
+    let text = format!("{limit:.*}", usize::try_from(decimals).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
 impl Row {
@@ -366,10 +361,11 @@ mod tests {
         assert_eq!(judged(&[0.9], Aim::Above(0.9)).0, Verdict::Fail);
         assert_eq!(judged(&[150.1], Aim::AtMost(150.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
-        assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.333");
+        assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.3333");
         assert_eq!(judged(&[480.0], Aim::AtLeast(501.55102)).1, "480, wanted at least 501.6");
-        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.735)).1, "2000, wanted at least 2460.735");
-        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.7349)).1, "2000, wanted at least 2461");
+        assert_eq!(judged(&[2_000.0], Aim::AtLeast(2460.735)).1, "2000, wanted at least 2461");
+        assert_eq!(judged(&[0.677], Aim::AtMost(0.72756)).1, "0.677, wanted at most 0.7276");
+        assert_eq!(judged(&[9e6], Aim::AtLeast(11_501_000.0)).1, "9000000, wanted at least 11501000");
         assert_eq!(judged(&[0.5], Aim::Below(1e-5)).1, "0.500, wanted less than 0.00001");
         assert_eq!(judged(&[0.0], Aim::AtMost(0.0)).1, "0, wanted at most 0");
         // Mean 0.92, half-width about 0.25 at three runs.

@@ -27,6 +27,10 @@ impl Row {
 
 fn case(key: &str, value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    // A share of what was sent.
+    if let Some(lost) = value.as_f64().filter(|_| key.starts_with("lost_")) {
+        return format!("{} {}", spaced(key), human(lost * 100.0, None, "%"));
+    }
     let named = UNITS.iter().find_map(|(end, unit, by)| {
         let name = key.strip_suffix(end)?;
         // A rate that says how often something happens is no time.
@@ -77,6 +81,7 @@ mod tests {
             ("queue_bdp", json!("0.5"), "queue 0.5 BDP"),
             ("size_bytes", json!(100), "size 100 B"),
             ("radio_delivers_percent", json!(30), "radio delivers 30 %"),
+            ("lost_up", json!(0.7), "lost up 70 %"),
             ("opens_per_s", json!(30), "opens per s 30"),
             ("rtt_ms", json!("any"), "rtt ms any"),
             ("profile", json!("rtt-40"), "profile rtt-40"),
