@@ -280,9 +280,8 @@ impl Columns {
     fn of(rows: &[Fields], widths: [usize; 9], room: u16) -> Self {
         // Names and addresses as long as they are.
         let longest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let wide = |(column, width): (usize, usize)| {
-            (column, if column < NAMES { width.max(longest(column)) } else { width })
-        };
+        let wide =
+            |(column, width): (usize, usize)| (column, if column < NAMES { width.max(longest(column)) } else { width });
         let mut columns: Vec<(usize, usize)> = widths.into_iter().enumerate().map(wide).collect();
         // One between each two.
         let excess = |columns: &[(usize, usize)]| {
@@ -305,7 +304,8 @@ impl Columns {
     }
     fn table(&self, heads: [&str; 9], rows: &[Fields]) -> Table<'static> {
         let of = |fields: &[String]| {
-            let cell = |(column, width): &(usize, usize)| Cell::from(cut(&text::line(&fields[*column], usize::MAX), *width));
+            let cell =
+                |(column, width): &(usize, usize)| Cell::from(cut(&text::line(&fields[*column], usize::MAX), *width));
             Row::new(self.0.iter().map(cell).collect::<Vec<_>>())
         };
         let head = of(&heads.map(str::to_owned)).style(Style::new().add_modifier(Modifier::BOLD));

@@ -36,7 +36,7 @@ use wavelane_base::{IpPrefix, Octets, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Choice, Controller};
 pub use wavelane_settings::{Attached, Directions, OnFailure, Source};
-use wavelane_settings::{GatewayKnobs, Seal};
+use wavelane_settings::{GatewayKnobs, LogLevel, Seal};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -261,6 +261,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// The program that is told of changes of peers and lanes, if any.
     pub hook: Option<PathBuf>,
+    /// The least level of a line of the log.
+    pub log: LogLevel,
     /// The file that remembers the boot epoch.
     pub state: PathBuf,
     /// What the gateway machine is told; `pool` and `flows_max` are set.

@@ -210,7 +210,7 @@ impl Daemon {
             () => &of_media,
         };
         caps::keep_only(kept).map_err(system("giving up privileges"))?;
-        let log = Log::open(now).map_err(system("a thread"))?;
+        let log = Log::open(now, config.log).map_err(system("a thread"))?;
         log.pen().take_panics();
         let hook = config.hook.as_ref().map(|program| Hook::start(program, log.pen())).transpose();
         let hook = hook.map_err(system("a thread"))?;
@@ -349,7 +349,7 @@ impl Daemon {
         }
         let firewall = firewall::findings(&self.config, &Reached::new());
         for warning in crate::commands::warnings(&self.config).into_iter().chain(firewall) {
-            self.say(&format!("warning: {warning}"));
+            self.warn(&warning);
         }
         if self.config.intercept.is_some() && self.config.on_failure == OnFailure::Closed {
             self.say(&format!(
@@ -360,6 +360,10 @@ impl Daemon {
     }
     fn say(&mut self, text: &str) {
         self.log.line(self.now, text);
+    }
+    /// Says what is not as it should be.
+    fn warn(&mut self, text: &str) {
+        self.log.warn(self.now, text);
     }
 
     /// Runs until SIGTERM or SIGINT, then removes everything.

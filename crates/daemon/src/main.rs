@@ -8,7 +8,7 @@ use wavelane_daemon::arguments::Arguments;
 use wavelane_daemon::commands::EXIT_REFUSED;
 use wavelane_daemon::config::Config;
 use wavelane_daemon::daemon::Daemon;
-use wavelane_daemon::log::Pen;
+use wavelane_daemon::log::{ERROR, Pen};
 use wavelane_daemon::start::StartError;
 use wavelane_daemon::{proxy, shaper};
 
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
 /// Last words.
 fn say(why: &dyn std::fmt::Display, code: u8) -> ExitCode {
     if let Ok(pen) = Pen::open() {
-        pen.put(&why.to_string());
+        pen.put(&format!("{ERROR}{why}"));
         pen.flush();
     }
     ExitCode::from(code)

@@ -82,7 +82,9 @@ impl Place {
                     return listener;
                 }
                 Err(why) if !lacks_address(&why) && !was_taken && !std::mem::replace(&mut said, true) => {
-                    pen.put(&format!("figures cannot be served at {at}: {why}; that is tried again and again"));
+                    pen.put(&format!(
+                        "warning: figures cannot be served at {at}: {why}; that is tried again and again"
+                    ));
                 }
                 Err(_) => rest(),
             }

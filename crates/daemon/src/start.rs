@@ -326,13 +326,13 @@ pub(crate) fn transparent(
     let queue = match config.intercept.is_some().then(|| NfQueue::bind(NUMBER)).transpose() {
         Ok(queue) => queue,
         Err(e) => {
-            remarks.push(format!("no NFQUEUE {NUMBER} here ({e}): load nfnetlink_queue, or free that queue"));
+            remarks.push(format!("warning: no NFQUEUE {NUMBER} here ({e}): load nfnetlink_queue, or free that queue"));
             None
         }
     };
     let (rules, no_queue) = Rules::install(config, &ports, queue.is_some(), lock)?;
     if let Some(e) = no_queue {
-        remarks.push(format!("cannot hold SYNs: {e}"));
+        remarks.push(format!("warning: cannot hold SYNs: {e}"));
     }
     if config.intercept.is_some() && !rules.holds_syns() {
         remarks.push(

@@ -53,6 +53,25 @@ impl Setting for Source {
     const WORDS: &'static [(&'static str, Self)] = &[("own", Self::Own), ("keep", Self::Keep)];
 }
 
+/// Which lines the log has: those of its own level and of those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum LogLevel {
+    /// After which something does not go on.
+    Error,
+    /// What is not as it should be.
+    Warning,
+    /// What has changed.
+    #[default]
+    Info,
+    /// What was decided, for who looks for a fault.
+    Debug,
+}
+
+impl Setting for LogLevel {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("info", Self::Info), ("error", Self::Error), ("warning", Self::Warning), ("debug", Self::Debug)];
+}
+
 /// What chooses the peer for a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RoutingWord {
@@ -103,6 +122,7 @@ pub struct GatewayTable {
     pub control: Option<String>,
     pub metrics: Option<String>,
     pub hook: Option<String>,
+    pub log: Option<LogLevel>,
     pub state: Option<String>,
     pub serves: Option<Vec<String>>,
     pub routing: Option<RoutingWord>,
@@ -121,6 +141,9 @@ const LISTEN: Bounds = Bounds::texts("`address:port`");
 const CALLED: Bounds = Bounds::texts("`host:port`");
 const NAME: Bounds = Bounds::texts("one word");
 const INTERFACE: Bounds = Bounds::texts("interface");
+
+/// What the key `log` does in all files.
+const LOGGED: &str = "the least level of a line of the log";
 
 /// Their declarations, in the order in which the guide has them.
 #[rustfmt::skip] // A table is read by its rows.
@@ -141,6 +164,7 @@ pub const GATEWAY_TABLE: Group<GatewayTable> = Group(&[
         says: "where figures for Prometheus are served, such as `\"127.0.0.1:9478\"` ([below](#figures-over-time))" },
     Knob { name: "hook", stands: DAEMON, bounds: FILE, field: |k| &mut k.hook, default: "none",
         says: "a program that is run, as the daemon's user, when a peer or a lane begins or ceases to answer: `peer-up PEER`, `peer-down PEER`, `lane-up PEER LANE`, `lane-down PEER LANE`; it has 10 s, and of changes in the meantime it is told the latest of each" },
+    Knob { name: "log", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.log, default: "`info`", says: LOGGED },
     Knob { name: "state", stands: DAEMON, bounds: FILE, field: |k| &mut k.state, default: "`NAME.epoch` in systemd's `StateDirectory`, else beside the key",
         says: "the last boot epoch; with `.peers` appended, the last addresses of peers without `address`" },
     Knob { name: "serves", stands: DAEMON, bounds: NETWORKS, field: |k| &mut k.serves, default: "nothing",
@@ -404,6 +428,7 @@ pub struct ProxyTable {
     pub early: Option<bool>,
     pub name: Option<String>,
     pub control: Option<String>,
+    pub log: Option<LogLevel>,
     pub connections_max: Option<usize>,
     pub pool: Option<Octets>,
 }
@@ -426,6 +451,7 @@ pub const PROXY: Group<ProxyTable> = Group(&[
     Knob { name: "early", stands: DAEMON, bounds: Bounds::texts("`false`"), field: |k| &mut k.early, default: "`false`", says: "no `true`: a client is answered after the server" },
     Knob { name: "name", stands: DAEMON, bounds: NAME, field: |k| &mut k.name, default: "`\"proxy\"`", says: "in the log" },
     Knob { name: "control", stands: DAEMON, bounds: FILE, field: |k| &mut k.control, default: "by its name", says: "where `status` asks" },
+    Knob { name: "log", stands: DAEMON, bounds: Bounds::NONE, field: |k| &mut k.log, default: "`info`", says: LOGGED },
     Knob { name: "connections-max", stands: DAEMON, bounds: Bounds::of(1, 100_000), field: |k| &mut k.connections_max, default: "8000; in `kernel` two descriptors each",
         says: "connections at a time; beyond them, new ones go plainly" },
     Knob { name: "pool", stands: DAEMON, bounds: Bounds::of(1 << 20, 1 << 40), field: |k| &mut k.pool, default: "256 MiB",
@@ -525,6 +551,23 @@ pub enum CellsWord {
 impl Setting for CellsWord {
     const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("atm", Self::Atm), ("ptm", Self::Ptm)];
 }
+
+/// What stands above the tables of a shaper's file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "what each does stands in its row of SHAPERS")]
+pub struct ShapersTable {
+    pub log: Option<LogLevel>,
+}
+
+/// Their declarations.
+pub const SHAPERS: Group<ShapersTable> = Group(&[Knob {
+    name: "log",
+    stands: DAEMON,
+    bounds: Bounds::NONE,
+    field: |k| &mut k.log,
+    default: "`info`",
+    says: LOGGED,
+}]);
 
 /// `[[shaper]]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

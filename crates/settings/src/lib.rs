@@ -16,9 +16,9 @@ mod values;
 
 pub use daemon::{
     Attached, CellsWord, DelayDirection, Directions, EDGE, EdgeTable, FORWARD, ForwardTable, GATEWAY_TABLE,
-    GatewayTable, How, INTERCEPT, InterceptTable, LANE, LINE_MTU, LaneTable, LineKeys, OnFailure, PEER, PROXY,
-    PeerTable, ProxyTable, RoutingWord, SERIAL, SHAPER, SIDE_TABLE, SerialTable, ShaperTable, SideTable, Source, TUN,
-    TUNNEL, TunTable, TunnelTable,
+    GatewayTable, How, INTERCEPT, InterceptTable, LANE, LINE_MTU, LaneTable, LineKeys, LogLevel, OnFailure, PEER,
+    PROXY, PeerTable, ProxyTable, RoutingWord, SERIAL, SHAPER, SHAPERS, SIDE_TABLE, SerialTable, ShaperTable,
+    ShapersTable, SideTable, Source, TUN, TUNNEL, TunTable, TunnelTable,
 };
 pub use error::{FileError, Problem, hint};
 pub use gateway::{Backpressure, GATEWAY, GatewayKnobs, Preset, RadioLanes, Seal, SentAgain};

@@ -45,7 +45,8 @@ pub(super) fn named(why: ConfigError, args: &InitArgs) -> CommandError {
     let lanes = (1..).zip(&args.lanes).map(|(n, word)| (format!("{of_peer}, lane {n}"), lane_flag(word)));
     let keys = KEYS.iter().map(|(key, flag)| ((*key).to_owned(), (*flag).to_owned()));
     let keys = keys.chain([(format!("{of_peer}: address"), "--peer-address".into())]);
-    let keys = keys.chain([(format!("{of_peer}: routes"), "--route".into()), (format!("{of_peer}: lane"), "--lane".into())]);
+    let keys =
+        keys.chain([(format!("{of_peer}: routes"), "--route".into()), (format!("{of_peer}: lane"), "--lane".into())]);
     let found = lanes.chain(keys).find_map(|(key, flag)| Some(flag + said.strip_prefix(&key)?));
     CommandError::Flag(found.unwrap_or(said))
 }
@@ -104,7 +105,9 @@ pub(super) fn check(args: &InitArgs) -> Result<(), CommandError> {
             return refuse(format!("is not an address with its bits, {SUCH}"));
         };
         if bits == 0 {
-            return refuse(format!("takes all there is for its network: write this host's address with that network's bits, {SUCH}"));
+            return refuse(format!(
+                "takes all there is for its network: write this host's address with that network's bits, {SUCH}"
+            ));
         }
         if names_network(address, bits) {
             return refuse(format!("is the network's own address: write this host's in it, {SUCH}"));

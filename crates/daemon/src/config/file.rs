@@ -86,6 +86,7 @@ impl Config {
             control: g.control.map_or_else(|| folder.join((around.control)(&name)), |path| folder.join(path)),
             metrics,
             hook: g.hook.map(|program| folder.join(program)),
+            log: g.log.unwrap_or_default(),
             name,
             on_failure: g.on_failure.unwrap_or_default(),
             source: g.source.unwrap_or_default(),

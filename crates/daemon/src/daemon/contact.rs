@@ -161,7 +161,7 @@ impl Daemon {
             self.tell_hook(peer.0, None, false);
             let contact = &mut self.peers[peer.0];
             if let Some(unsaid) = contact.told(now, false) {
-                self.say(&format!(
+                self.warn(&format!(
                     "peer '{}' is silent: nothing comes from it any more{}",
                     self.peer_name(peer).to_owned(),
                     Changes::unsaid(unsaid)
@@ -240,7 +240,7 @@ impl Daemon {
         };
         contact.cause = Some(cause.clone());
         let text = self.cause_text(peer, &cause);
-        self.say(&format!("peer '{}' does not answer: {text}", self.peer_name(PeerId(peer)).to_owned()));
+        self.warn(&format!("peer '{}' does not answer: {text}", self.peer_name(PeerId(peer)).to_owned()));
     }
     /// Why a peer does not answer: of what this host sees itself, as it is now; else as far as it was found out.
     pub(super) fn cause_now(&self, peer: usize) -> Option<Cause> {
@@ -296,7 +296,7 @@ impl Daemon {
             *said = text;
             return;
         }
-        self.say(&text);
+        self.warn(&text);
         self.callers.push_back((public_key, self.now, text));
         if self.callers.len() > CALLERS_KEPT {
             self.callers.pop_front();
@@ -314,9 +314,9 @@ impl Daemon {
             let contact = &mut self.peers[peer];
             let (up, told) = (contact.up, contact.told(self.now, false));
             if let Some(unsaid) = told {
-                let state = if up { "up" } else { "silent" };
+                let (level, state) = if up { ("", "up") } else { ("warning: ", "silent") };
                 let name = self.peer_name(PeerId(peer)).to_owned();
-                self.say(&format!("peer '{name}' is {state}{}", Changes::unsaid(unsaid)));
+                self.say(&format!("{level}peer '{name}' is {state}{}", Changes::unsaid(unsaid)));
             }
         }
     }
@@ -338,7 +338,7 @@ impl Daemon {
                     self.gateway.relocate(self.now, PeerId(peer), lane, address);
                 }
                 // It may answer by another lane.
-                News::Nowhere(why) if places.len() > 1 => self.say(&format!("{whose}: no address for {name}: {why}")),
+                News::Nowhere(why) if places.len() > 1 => self.warn(&format!("{whose}: no address for {name}: {why}")),
                 News::Nowhere(why) => self.blame(peer, Cause::Nameless(why)),
             }
         }

@@ -5,6 +5,7 @@ use super::{Contact, Daemon};
 use crate::changes::Changes;
 use crate::config::{Config, ConfigError, Peer};
 use crate::decisions::{Event, Of, Order, Replaced, words};
+use crate::log::DEBUG;
 use crate::request::Answer;
 use crate::start::StartError;
 use crate::system::installed::Change;
@@ -19,6 +20,7 @@ use wavelane_door::Syn;
 use wavelane_gateway as gateway;
 use wavelane_gateway::{PeerId, Reason, ReloadError};
 use wavelane_host::nfqueue::HeldPacket;
+use wavelane_settings::LogLevel;
 
 /// A SYN, and its packet if the kernel holds it.
 pub(super) type Taken = (Syn, Option<HeldPacket>);
@@ -64,13 +66,17 @@ impl Daemon {
     fn take(&mut self, event: Event<Taken>) -> Vec<Order<Taken>> {
         let counts = !matches!(event, Event::Tick) || self.decisions.deadline().is_some_and(|at| at <= self.now);
         let named = |(syn, _): &Taken| format!("{}>{}", syn.source, syn.target);
-        let happened = self.recorder.as_ref().filter(|_| counts).map(|_| words::event(&self.config, &event, named));
+        let is_told = counts && (self.recorder.is_some() || self.log.has(LogLevel::Debug));
+        let happened = is_told.then(|| words::event(&self.config, &event, named));
         let orders = self.decisions.take(self.now, &self.config, event);
-        if let (Some(recorder), Some(happened)) = (&mut self.recorder, happened) {
+        if let Some(happened) = happened {
             let ordered: Vec<String> = orders.iter().map(|order| words::order(&self.config, order, named)).collect();
-            if let Err(why) = recorder.note(self.now, &happened, &ordered) {
+            self.say(&format!("{DEBUG}{happened}: {}", ordered.join("; ")));
+            if let Some(recorder) = &mut self.recorder
+                && let Err(why) = recorder.note(self.now, &happened, &ordered)
+            {
                 self.recorder = None;
-                self.say(&format!("the recording of decisions ends: {why}; traffic goes on"));
+                self.warn(&format!("the recording of decisions ends: {why}; traffic goes on"));
             }
         }
         orders
@@ -127,7 +133,7 @@ impl Daemon {
             self.replace_device(tun);
         }
         for hindrance in self.kernel.as_mut().map(Kernel::new_hindrances).unwrap_or_default() {
-            self.say(&format!("warning: {hindrance}"));
+            self.warn(&hindrance);
         }
     }
     /// A SYN to a peer that is down, and that no flow waits for.
@@ -176,6 +182,7 @@ impl Daemon {
         let contact = |p: &Peer| known(&p.public_key).map_or(Contact::new(self.now), |i| self.peers[i].clone());
         self.peers = config.peers.iter().map(contact).collect();
         let former = std::mem::replace(&mut self.config, config);
+        self.log.set_level(self.config.log);
         self.set_ports(ports);
         let is_files = Config::load(&self.sources.file).is_ok_and(|file| file == self.config);
         Ok(Replaced { former, is_files, warnings: crate::commands::warnings(&self.config) })

@@ -174,7 +174,7 @@ impl Daemon {
                 Err(why) if start::lacks_address(&why) => {}
                 Err(why) => {
                     let remedy = if start::is_taken(&why) { "it is tried again" } else { "restart the daemon" };
-                    self.say(&format!("a lane has no socket: {why}; {remedy}"));
+                    self.warn(&format!("a lane has no socket: {why}; {remedy}"));
                     if let Some(bound) = &mut self.devices.ports[place] {
                         bound.refuse(&why);
                     }
@@ -198,7 +198,9 @@ impl Daemon {
         let opened = start::listen(&self.config, self.mark).and_then(|medium| self.watch_lane(0, medium));
         match opened {
             Err(why) if start::lacks_address(&why) => return,
-            Err(why) => self.say(&format!("{address} is there, but `listen` cannot use it: {why}; restart the daemon")),
+            Err(why) => {
+                self.warn(&format!("{address} is there, but `listen` cannot use it: {why}; restart the daemon"))
+            }
             Ok(()) => self.say(&format!("address {} is there: `listen` is used", address.ip())),
         }
         self.devices.listen_missing = false;

@@ -25,7 +25,7 @@ impl Daemon {
             }
             Err(e) => {
                 self.own = None;
-                self.say(&format!(
+                self.warn(&format!(
                     "cannot read this machine's own addresses ({e}), so peers reach only targets listed as a /32 or /128: check limits (ulimit -n)"
                 ));
             }
@@ -82,7 +82,7 @@ impl Daemon {
         }
         self.refusals_told.insert(peer, self.now);
         let name = self.peer_name(PeerId(peer)).to_owned();
-        self.say(&format!(
+        self.warn(&format!(
             "peer '{name}' does not let us reach {target}: list its network in gateway.serves or allow_targets there, or leave it out of the peer's `routes` here"
         ));
     }
@@ -94,7 +94,7 @@ impl Daemon {
         }
         self.denials_told.insert(peer.0, self.now);
         let name = self.peer_name(peer).to_owned();
-        self.say(&if by_source {
+        self.warn(&if by_source {
             format!("peer '{name}' may not use the source {address}: list it in its routes or allow_sources if it may")
         } else {
             let ip = address.ip();

@@ -38,7 +38,7 @@ impl Daemon {
     /// The device was deleted, and made anew.
     pub(super) fn replace_device(&mut self, tun: OffloadTun) {
         if let Err(e) = self.poller.add(&tun, super::TOKEN_TUN, super::Watch::Edges) {
-            return self.say(&format!("cannot use {} again ({e}): restart wavelaned", tun.name()));
+            return self.say(&format!("error: cannot use {} again ({e}): restart wavelaned", tun.name()));
         }
         self.packet_door = Some(PacketDoor::new(tun));
     }
@@ -53,7 +53,7 @@ impl Daemon {
                 door.readable = false;
                 if e.kind() != io::ErrorKind::WouldBlock {
                     let name = door.tun.name().to_owned();
-                    self.say(&format!("cannot read from {name} ({e}): it is made anew if it was deleted"));
+                    self.warn(&format!("cannot read from {name} ({e}): it is made anew if it was deleted"));
                 }
             }
         }

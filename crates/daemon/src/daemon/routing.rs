@@ -36,7 +36,7 @@ impl Daemon {
             }
             Some(Err(why)) if !self.routes_unread => {
                 self.routes_unread = true;
-                self.say(&format!("the kernel's routing table cannot be read, its last state counts: {why}"));
+                self.warn(&format!("the kernel's routing table cannot be read, its last state counts: {why}"));
             }
             Some(Err(_)) => {}
         }

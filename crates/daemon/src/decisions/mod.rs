@@ -15,6 +15,7 @@ pub use replay::replay;
 use crate::changes::{Losses, gone};
 use crate::config::Config;
 use crate::control::ClientId;
+use crate::log::WARNING;
 use crate::system::installed::Change;
 use crate::system::part::Part;
 use crate::system::rules::Down;
@@ -169,6 +170,10 @@ impl<S> Decisions<S> {
     fn say(&mut self, text: impl Into<String>) {
         self.orders.push(Order::Say(text.into()));
     }
+    /// Says what is not as it should be.
+    fn warn(&mut self, text: &str) {
+        self.say(format!("{WARNING}{text}"));
+    }
     fn reached(&mut self, config: &Config, peer: usize, reached: Reached) {
         if let Some(down) = self.down.get_mut(peer) {
             *down = reached == Reached::Down;
@@ -192,7 +197,7 @@ impl<S> Decisions<S> {
                 }
                 _ => format!("peer '{name}' is down"),
             };
-            self.say(text);
+            self.warn(&text);
             self.orders.push(Order::GiveUp(peer));
         }
         self.give_back(config);
@@ -217,7 +222,7 @@ impl<S> Decisions<S> {
             (Change::Gone, result) => {
                 let (count, line) = gone(result);
                 self.orders.extend(count.map(Order::Count));
-                return self.say(line);
+                return self.warn(&line);
             }
             (Change::Back(part), result) => return self.lost(now, config, part, result),
             (Change::Config, Ok(())) => {
@@ -241,7 +246,7 @@ impl<S> Decisions<S> {
             (Change::Down, Err(e)) => {
                 self.ordered = None;
                 self.orders.push(Order::Count("dropped_give_back"));
-                self.say(format!(
+                self.warn(&format!(
                     "the rules for peers that are down could not be installed, so until then new connections may be refused, or bypass the gateway: {e}"
                 ));
                 self.orders.extend(self.waiting.drain(..).map(Order::Discard));
@@ -259,7 +264,7 @@ impl<S> Decisions<S> {
         let device = config.tun.as_ref().map_or("", |tun| &tun.name);
         let (count, line) = self.losses.told(now, part.words(device), result);
         self.orders.push(Order::Count(count));
-        self.orders.extend(line.map(Order::Say));
+        line.into_iter().for_each(|line| self.warn(&line));
     }
     /// Gives the SYN to the kernel as soon as that forwards it plainly, or answers it.
     fn pass_or_refuse(&mut self, config: &Config, peer: usize, target: IpAddr, held: bool, syn: S) {

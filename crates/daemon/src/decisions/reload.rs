@@ -191,7 +191,7 @@ impl<S> Decisions<S> {
                 let mut text = self.note_trial(now, request.of, former, is_files);
                 self.say(text.clone());
                 for warning in warnings {
-                    self.say(format!("warning: {warning}"));
+                    self.warn(&warning);
                     text += &format!("\nwarning: {warning}");
                 }
                 self.tell(request, Ok(text));
@@ -213,7 +213,7 @@ impl<S> Decisions<S> {
         // A trial that cannot end is not reported at each attempt.
         let text = format!("{what}: {why}");
         if self.reloads.refused.as_deref() != Some(why) || !is_former {
-            self.say(text.clone());
+            self.warn(&text);
         }
         self.reloads.refused = Some(why.into());
         self.tell(request, Err(text));

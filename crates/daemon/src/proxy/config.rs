@@ -14,7 +14,7 @@ use wavelane_door::{Marks, POOL_DEFAULT, pool_parts};
 use wavelane_gateway::{Choice, Controller};
 use wavelane_host::tcp::{self, Buffers, Tuning};
 use wavelane_settings::{
-    File, FileError, GatewayKnobs, PROXY, ProxyTable, SIDE, SIDE_TABLE, SideKnobs, SideTable, TUNNEL, Table,
+    File, FileError, GatewayKnobs, LogLevel, PROXY, ProxyTable, SIDE, SIDE_TABLE, SideKnobs, SideTable, TUNNEL, Table,
     TunnelTable,
 };
 use wavelane_tcp::{Config as TcpConfig, CongestionControl, Keepalive, memory_own};
@@ -55,6 +55,7 @@ pub(crate) struct Settings {
     pub(crate) pool: Octets,
     pub(crate) on_failure: OnFailure,
     pub(crate) control: PathBuf,
+    pub(crate) log: LogLevel,
     pub(crate) sides: Vec<Side>,
     /// Who sends packets here within packets, and whose.
     pub(crate) tunnels: Vec<Tunnel>,
@@ -294,6 +295,7 @@ fn settings(
         pool,
         on_failure,
         control,
+        log: t.log.unwrap_or_default(),
         sides,
         tunnels,
         claimed,
@@ -585,6 +587,7 @@ impl Settings {
             attached: Attached::default(),
             reads: Vec::new(),
             control: self.control.clone(),
+            log: self.log,
             state: PathBuf::new(),
             knobs: GatewayKnobs::default(),
             serves: None,

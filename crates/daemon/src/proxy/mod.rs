@@ -431,7 +431,7 @@ impl<B: Body> Proxy<B> {
         remarks: &[String],
     ) -> Result<Self, ProxyError> {
         let now = clock.now();
-        let log = Log::open(now).map_err(system("a thread"))?;
+        let log = Log::open(now, settings.log).map_err(system("a thread"))?;
         log.pen().take_panics();
         let kernel = Kernel::start(Installed { rules, ways: None }, config).map_err(system("a thread"))?;
         let beside = beside.map(Beside::start).transpose().map_err(system("a thread"))?;
@@ -488,7 +488,7 @@ impl<B: Body> Proxy<B> {
         self.say(&what);
         remarks.iter().for_each(|remark| self.say(remark));
         for warning in warnings(&self.settings) {
-            self.say(&format!("warning: {warning}"));
+            self.warn(&warning);
         }
         if self.settings.on_failure == OnFailure::Closed {
             let lift = rules::lift_closed(&self.settings.rules(has_ipv6()));
@@ -500,5 +500,10 @@ impl<B: Body> Proxy<B> {
 
     fn say(&mut self, text: &str) {
         self.log.line(self.now, text);
+    }
+
+    /// Says what is not as it should be.
+    fn warn(&mut self, text: &str) {
+        self.log.warn(self.now, text);
     }
 }

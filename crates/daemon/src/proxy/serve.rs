@@ -164,7 +164,7 @@ impl<B: Body> Proxy<B> {
     }
     fn refuse_reload(&mut self, why: &str) {
         self.counters.one("reloads_refused");
-        self.say(&format!("reload refused, the configuration before it is in force: {why}"));
+        self.warn(&format!("reload refused, the configuration before it is in force: {why}"));
         self.reload_refused = Some(why.to_owned());
     }
     fn kernel_answers(&mut self) {
@@ -181,7 +181,7 @@ impl<B: Body> Proxy<B> {
             }
         }
         for hindrance in self.kernel.new_hindrances() {
-            self.say(&format!("warning: {hindrance}"));
+            self.warn(&hindrance);
         }
     }
     fn kernel_answered(&mut self, change: Change, result: Result<(), ToolError>) {
@@ -192,6 +192,7 @@ impl<B: Body> Proxy<B> {
                 self.pair.set_config(pair_config(&new));
                 self.pair.set_marks(pair_marks(&new));
                 self.settings = *new;
+                self.log.set_level(self.settings.log);
                 self.reload_refused = None;
                 self.counters.one("reloads");
                 self.say("reloaded");
@@ -204,7 +205,7 @@ impl<B: Body> Proxy<B> {
             (Change::Gone, result) => {
                 let (count, line) = gone(result.map_err(|e| e.to_string()));
                 count.into_iter().for_each(|count| self.counters.one(count));
-                self.say(&line);
+                self.warn(&line);
             }
             (Change::Back(part), result) => {
                 self.lost(part.words(DEVICE), result.map_err(|e| e.to_string()));
@@ -216,7 +217,7 @@ impl<B: Body> Proxy<B> {
         let (count, line) = self.losses.told(self.now, words, result);
         self.counters.one(count);
         if let Some(line) = line {
-            self.say(&line);
+            self.warn(&line);
         }
     }
     fn hear_beside(&mut self) -> io::Result<()> {

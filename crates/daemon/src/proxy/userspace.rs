@@ -100,7 +100,7 @@ impl Proxy<Userspace> {
         let strangers = match rules.found_orphans().then(Strangers::open) {
             None => None,
             Some(Ok(strangers)) => {
-                remarks.push("the process before this one did not stop in order: connections that it had are reset when their ends next send".into());
+                remarks.push("warning: the process before this one did not stop in order: connections that it had are reset when their ends next send".into());
                 Some(strangers)
             }
             Some(Err(e)) => {

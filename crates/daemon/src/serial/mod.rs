@@ -156,7 +156,9 @@ impl IpLine {
             fds.extend(self.device.packets());
             fds.extend(self.line.as_ref().map(AsFd::as_fd));
             if realtime::wait(&fds, self.deadline().min(self.device.deadline())).is_err() {
-                return self.pen.put("[serial] ended: the system refused to wait for its port; restart wavelaned");
+                return self
+                    .pen
+                    .put("error: [serial] ended: the system refused to wait for its port; restart wavelaned");
             }
             // Nobody writes to it.
             if matches!((&self.bell).read(&mut [0]), Ok(0)) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use wavelane_base::{Quantity, Rate};
 use wavelane_measure::{AutorateTerms, RISE_DEFAULT};
 use wavelane_queue::{Cells, Framing, RATE_MIN};
-use wavelane_settings::{CellsWord, SHAPER, ShaperTable};
+use wavelane_settings::{CellsWord, File, LogLevel, SHAPER, SHAPERS, ShaperTable};
 pub(crate) use wavelane_settings::{DelayDirection, How};
 
 /// Most interfaces that are shaped at once.
@@ -53,22 +53,27 @@ pub(crate) fn is_shaper(text: &str) -> bool {
 
 /// Reads the file.
 pub(crate) fn load(path: &Path) -> Result<Vec<Interface>, ConfigError> {
+    load_all(path).map(|(_, interfaces)| interfaces)
+}
+
+/// The same with the level of its log.
+pub(crate) fn load_all(path: &Path) -> Result<(LogLevel, Vec<Interface>), ConfigError> {
     let text = crate::load::read_text(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
-    parse(&text, &path.display().to_string())
+    let place = path.display().to_string();
+    read(&text, &place).map_err(|why| why.in_file(&text, &place))
 }
 
 /// Reads a text; `place` names it in messages.
 pub(crate) fn parse(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
-    read(text, place).map_err(|why| why.in_file(text, place))
+    read(text, place).map(|(_, interfaces)| interfaces).map_err(|why| why.in_file(text, place))
 }
 
-fn read(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
+fn read(text: &str, place: &str) -> Result<(LogLevel, Vec<Interface>), ConfigError> {
     if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway")) {
         return Err(value("shaper", "stands beside [gateway]: give the shaper a file and a wavelaned of its own"));
     }
-    let tables = with_root(text, place, |root| {
-        root.only(&["shaper"])?;
-        SHAPER.each(root, "shaper")
+    let (above, tables) = with_root(text, place, |root| {
+        Ok((SHAPERS.whole(File::Daemon, root, &["shaper"])?, SHAPER.each(root, "shaper")?))
     })?;
     if tables.is_empty() || tables.len() > SHAPERS_MAX {
         return Err(value("shaper", format!("takes 1 to {SHAPERS_MAX} tables, not {}", tables.len())));
@@ -79,7 +84,7 @@ fn read(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
             return Err(value("shaper.interface", format!("{} is named twice: remove one table", one.name)));
         }
     }
-    Ok(all)
+    Ok((above.log.unwrap_or_default(), all))
 }
 
 fn interface(t: ShaperTable) -> Result<Interface, ConfigError> {

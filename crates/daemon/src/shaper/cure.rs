@@ -5,6 +5,7 @@ use super::reflector::Reflector;
 pub use super::reflector::Target;
 use super::{ShaperError, clear, config, means};
 use crate::commands::CommandError;
+use crate::log;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
@@ -236,12 +237,12 @@ fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
         let said = fs::read_to_string(log).unwrap_or_default();
         let ended = child.try_wait().ok().flatten().is_some();
         if ended || realtime::now() >= deadline {
-            let why = said.lines().last().unwrap_or("it said nothing").trim_start_matches("wavelaned: ").to_owned();
+            let why = log::said(said.lines().last().unwrap_or("it said nothing")).to_owned();
             return Err(CommandError::Cure(why));
         }
         // It logs a line once everything is in place; that may be half written.
         if said.contains("shaped by") && said.ends_with('\n') {
-            return Ok(said.replace("wavelaned: ", ""));
+            return Ok(said.lines().map(|line| format!("{}\n", log::said(line))).collect());
         }
         rest();
     }
@@ -267,11 +268,10 @@ fn remove_files(file: &Path) {
             && files::read_small(path, LOG_MAX).is_ok_and(|octets| ours(&String::from_utf8_lossy(&octets)))
     };
     let (pid, log) = (beside(file, "pid"), beside(file, "log"));
-    let is_log = |text: &str| text.is_empty() || text.starts_with("wavelaned: ");
     for (path, ours) in [
         (file, &config::is_shaper as &dyn Fn(&str) -> bool),
         (&pid, &|text: &str| text.trim().parse::<u32>().is_ok()),
-        (&log, &is_log),
+        (&log, &log::is_log),
     ] {
         if holds(path, ours) {
             let _ = fs::remove_file(path);

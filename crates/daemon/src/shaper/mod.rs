@@ -13,7 +13,7 @@ pub(crate) mod reflector;
 
 use crate::commands::checked;
 use crate::config::ConfigError;
-use crate::log::Log;
+use crate::log::{Log, WARNING};
 use crate::supervisor::Supervisor;
 use crate::system::rules::CAPABILITIES_HINT;
 use config::{How, Interface, Pace};
@@ -23,7 +23,7 @@ use reflector::Reflector;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use wavelane_base::{Instant, Octets, Rate, Span};
@@ -35,6 +35,7 @@ use wavelane_host::{caps, interface_exists, interface_index};
 use wavelane_measure::{AUTORATE_SILENCE as SILENCE, Autorate};
 
 const TOKEN_SIGNAL: u64 = 1;
+const TOKEN_RELOAD: u64 = 2;
 const TOKEN_QUEUES: u64 = 16;
 const TOKEN_REFLECTORS: u64 = 32;
 /// Abstract socket that marks this network namespace as having its one shaper.
@@ -255,7 +256,8 @@ impl Shaped {
         } else {
             "the interface was made anew, and is shaped again"
         });
-        is_new.then(|| format!("{}: {said}", self.name))
+        let level = if self.trouble.is_some() { WARNING } else { "" };
+        is_new.then(|| format!("{level}{}: {said}", self.name))
     }
     /// Gives the estimator the delays, and asks again if it is time. Returns what is worth a line.
     fn follow(&mut self, now: Instant, clock: &NodeClock) -> Option<String> {
@@ -302,14 +304,16 @@ impl Shaped {
         if let Err(why) = &told
             && !follower.failing
         {
-            remark = Some(format!("its rate cannot be changed: {why}"));
+            remark = Some(format!("{WARNING}its rate cannot be changed: {why}"));
         }
         follower.failing = told.is_err();
         if remark.is_none() && now.since(follower.said) >= SAID_EVERY {
             follower.said = now;
             remark = Some(format!("at {}", words(wanted)));
         }
-        remark.map(|remark| format!("{}: {remark}", self.name))
+        let remark = remark?;
+        let (level, said) = remark.strip_prefix(WARNING).map_or(("", &*remark), |said| (WARNING, said));
+        Some(format!("{level}{}: {said}", self.name))
     }
     fn deadline(&self) -> Option<Instant> {
         let due = match &self.means {
@@ -322,7 +326,7 @@ impl Shaped {
 
 /// Shapes what `file` names until SIGTERM or SIGINT, and removes everything then.
 pub fn run(file: &Path) -> Result<(), ShaperError> {
-    let interfaces = config::load(file)?;
+    let (level, interfaces) = config::load_all(file)?;
     if ![caps::NET_ADMIN, caps::NET_RAW].into_iter().all(caps::has) {
         return Err(ShaperError::Capability);
     }
@@ -332,8 +336,11 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
         let end = signal_end.try_clone().map_err(system("a descriptor"))?;
         signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
     }
-    // A terminal that goes away is no reason to end, nor a proxy's word of a gap; there is nothing to read again.
-    for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+    let (reload, end) = UnixStream::pair().map_err(system("a pipe"))?;
+    reload.set_nonblocking(true).map_err(system("a pipe"))?;
+    signal_hook::low_level::pipe::register(SIGHUP, end).map_err(system("a signal handler"))?;
+    // A proxy's word of a gap is no reason to end.
+    for signal in [SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, std::sync::Arc::default()).map_err(system("a signal handler"))?;
     }
     if !wavelane_host::is_root() {
@@ -344,11 +351,13 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     let mut remarks: Vec<String> = lock.remark.iter().cloned().collect();
     let (mut shaped, mut lead) = install(&interfaces, clock.now(), &mut remarks)?;
     caps::keep_only(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("giving up privileges"))?;
-    let mut log = Log::open(clock.now()).map_err(system("a thread"))?;
+    let mut log = Log::open(clock.now(), level).map_err(system("a thread"))?;
     log.pen().take_panics();
     let mut supervisor = Supervisor::of_this_process();
     let mut poller = Poller::new().map_err(system("epoll"))?;
     poller.add(&signals, TOKEN_SIGNAL, Watch::Readable).map_err(system("epoll"))?;
+    poller.add(&reload, TOKEN_RELOAD, Watch::Readable).map_err(system("epoll"))?;
+    let mut again = Again { signal: reload, file, interfaces };
     for (i, one) in (0..).zip(&shaped) {
         if let Means::Path(path) = &one.means {
             poller.add(path.as_ref(), TOKEN_QUEUES + i, Watch::Readable).map_err(system("epoll"))?;
@@ -359,7 +368,7 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     }
     remarks.iter().for_each(|remark| log.line(clock.now(), remark));
     supervisor.ready(clock.now(), "shapes");
-    let ended = turn(&mut shaped, lead.as_mut(), &clock, &mut poller, &mut supervisor, &mut log);
+    let ended = turn(&mut shaped, lead.as_mut(), &clock, &mut poller, &mut supervisor, (&mut log, &mut again));
     supervisor.stopping();
     // First the rules, so that no packet comes to a queue that is about to close.
     drop(lead);
@@ -371,6 +380,29 @@ pub fn run(file: &Path) -> Result<(), ShaperError> {
     ended.map_err(system("waiting for events"))
 }
 
+/// The file, which SIGHUP has read again.
+struct Again<'a> {
+    signal: UnixStream,
+    file: &'a Path,
+    interfaces: Vec<Interface>,
+}
+
+impl Again<'_> {
+    fn read(&mut self, now: Instant, log: &mut Log) {
+        while matches!(self.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
+        match config::load_all(self.file) {
+            Ok((level, interfaces)) if interfaces == self.interfaces => {
+                log.set_level(level);
+                log.line(now, "reloaded");
+            }
+            Ok(_) => {
+                log.warn(now, "reload refused: a shaper's tables cannot change while it runs, `log` alone: restart it")
+            }
+            Err(why) => log.warn(now, &format!("reload refused: {why}")),
+        }
+    }
+}
+
 /// The loop; ends with a signal.
 fn turn(
     shaped: &mut [Shaped],
@@ -378,7 +410,7 @@ fn turn(
     clock: &NodeClock,
     poller: &mut Poller,
     supervisor: &mut Supervisor,
-    log: &mut Log,
+    (log, again): (&mut Log, &mut Again<'_>),
 ) -> io::Result<()> {
     loop {
         let mut now = clock.now();
@@ -398,8 +430,13 @@ fn turn(
         now = clock.now();
         let next = shaped.iter().filter_map(Shaped::deadline).chain(supervisor.deadline()).min();
         let patience = if more { Some(std::time::Duration::ZERO) } else { next.map(|at| clock.until(at.max(now))) };
-        if poller.wait(patience)?.iter().any(|ready| ready.token == TOKEN_SIGNAL) {
+        let ready = poller.wait(patience)?;
+        let rung = |token| ready.iter().any(|ready| ready.token == token);
+        if rung(TOKEN_SIGNAL) {
             return Ok(());
+        }
+        if rung(TOKEN_RELOAD) {
+            again.read(clock.now(), log);
         }
     }
 }

@@ -150,7 +150,8 @@ fn the_guides_first_five_minutes_work_as_written() {
 /// The page of lanes types `init --lane`, and what that writes is in order and has the lanes that the page shows.
 #[test]
 fn the_page_of_lanes_makes_files_that_are_in_order() {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lanes.md")).unwrap();
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/lanes.md")).unwrap();
     let folder = std::env::temp_dir().join(format!("wavelane-lanes-page-{}", std::process::id()));
     let typed = blocks(&page).into_iter().flat_map(|(_, lines)| lines);
     let lines: Vec<String> = typed.filter(|line| line.starts_with("wavelane init ")).collect();

@@ -308,6 +308,16 @@ fn a_refused_reload_changes_nothing() {
     std::fs::write(&config[0], good).unwrap();
     assert_eq!(a.reload(), None);
     assert!(!a.status().to_string().contains("refused ("));
+    // The level of the log is the file's, too.
+    edit(&config[0], "[gateway]\n", "[gateway]\nlog = \"debug\"\n");
+    assert_eq!(a.reload(), None);
+    a.wait_log("Z wavelaned: debug: in force");
+    let told = || a.log().matches("Z wavelaned: info: the configuration was read again and is in force").count();
+    wait_for("the lines of both reloads", || told() > 1);
+    let before = told();
+    edit(&config[0], "\"debug\"", "\"error\"");
+    assert_eq!((a.reload(), a.reload()), (None, None));
+    assert_eq!(told(), before, "{}", a.log());
 }
 
 /// The unit as packaged, with the programs where this test has them.

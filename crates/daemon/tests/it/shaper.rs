@@ -58,45 +58,57 @@ impl Home {
         Self { world, taken }
     }
 
-    /// The median round trip in milliseconds of datagrams, one every 10 ms, during `seconds`.
+    /// The median round trip in milliseconds during `seconds`.
     fn ping(&self, seconds: u64) -> f64 {
+        median(&self.trips(seconds))
+    }
+
+    /// The round trips in milliseconds of datagrams, one every 10 ms, during `seconds`, as they were sent.
+    fn trips(&self, seconds: u64) -> Vec<f64> {
         let socket = self.world.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
         socket.connect("10.3.0.2:7").unwrap();
-        let (start, mut sent, mut trips) = (now(), Vec::new(), Vec::new());
+        let (start, mut sent, mut trips, mut back) = (now(), Vec::new(), Vec::new(), 0);
         let mut answer = [0; 8];
-        while start.elapsed() < Duration::from_secs(seconds) || trips.len() < sent.len() && start.elapsed() < LATEST {
+        while start.elapsed() < Duration::from_secs(seconds) || back < sent.len() && start.elapsed() < LATEST {
             if start.elapsed() < Duration::from_secs(seconds) {
                 socket.send(&(sent.len() as u64).to_be_bytes()).unwrap();
                 sent.push(now());
+                // A lost one counts as slower than any.
+                trips.push(f64::INFINITY);
             }
             let next = now() + Duration::from_millis(10);
             while let Some(left) = next.checked_duration_since(now()).filter(|left| !left.is_zero()) {
                 socket.set_read_timeout(Some(left)).unwrap();
                 if socket.recv(&mut answer).is_ok() {
-                    trips.push(sent[u64::from_be_bytes(answer) as usize].elapsed().as_secs_f64() * 1e3);
+                    let number = u64::from_be_bytes(answer) as usize;
+                    trips[number] = sent[number].elapsed().as_secs_f64() * 1e3;
+                    back += 1;
                 }
             }
         }
-        // A lost one counts as slower than any.
-        trips.resize(sent.len(), f64::INFINITY);
-        trips.sort_by(f64::total_cmp);
-        trips[trips.len() / 2]
+        trips
     }
 
     /// Uploads; gives the median round trip beside it and the goodput in Mbit/s, both after `settle` seconds.
     fn upload(&self, settle: u64, seconds: u64) -> (f64, f64) {
+        let (trips, goodput) = self.uploaded(settle, seconds);
+        (median(&trips), goodput)
+    }
+
+    /// The same with every round trip.
+    fn uploaded(&self, settle: u64, seconds: u64) -> (Vec<f64>, f64) {
         let mut stream = self.world.connect(&self.world.client, "10.3.0.2:9").unwrap();
         let stop = stream.try_clone().unwrap();
         let sender = std::thread::spawn(move || while stream.write_all(&[7; 16_384]).is_ok() {});
         // real time: 112 s, uploads whose delay is measured, in all tests of this file
         pause(Duration::from_secs(settle));
         let (start, before) = (now(), self.taken.load(Ordering::Relaxed));
-        let trip = self.ping(seconds);
+        let trips = self.trips(seconds);
         let octets = self.taken.load(Ordering::Relaxed) - before;
         let goodput = octets as f64 * 8e-6 / start.elapsed().as_secs_f64();
         let _ = stop.shutdown(std::net::Shutdown::Both);
         sender.join().unwrap();
-        (trip, goodput)
+        (trips, goodput)
     }
 
     fn start(&self, keys: &str) -> Daemon {
@@ -112,6 +124,17 @@ impl Home {
     fn traces(&self) -> String {
         self.world.traces(&self.world.a) + &self.world.sh(&self.world.a, "tc qdisc show; tc class show dev wan0")
     }
+}
+
+/// Of so many per cent none is larger.
+fn percentile(of: &[f64], percent: usize) -> f64 {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+fn median(of: &[f64]) -> f64 {
+    percentile(of, 50)
 }
 
 const FIFO: &str = "tc qdisc replace dev wan0 root tbf rate 6mbit burst 3200 latency 1s";
@@ -225,6 +248,18 @@ fn what_other_programs_take_away_is_shaped_again() {
     let in_a = |script: &str| home.world.sh(&home.world.a, script);
     let set = || in_a("tc qdisc show dev wan0").contains("tbf 574c:");
     let mut daemon = home.start("rate = \"5 Mbit/s\"\nhow = \"tbf\"");
+    // A reload has the level of the log alone.
+    let file = home.world.dir.join("shaper.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (log, rate, said) in [
+        ("info", "5", "Z wavelaned: info: reloaded"),
+        ("error", "6", "Z wavelaned: warning: reload refused: a shaper's tables cannot change"),
+        ("x", "5", "shaper.toml, line 1: log"),
+    ] {
+        std::fs::write(&file, format!("log = \"{log}\"\n{}", text.replace("5 Mbit", &format!("{rate} Mbit")))).unwrap();
+        daemon.hang_up();
+        daemon.wait_log(said);
+    }
     in_a("tc qdisc del dev wan0 root");
     wait_for("the discipline", set);
     daemon.wait_log("wan0: another program took its queueing discipline away, and it is set again");
@@ -399,22 +434,39 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
             let _ = server.send_to(&answer, from);
         }
     });
-    let (idle, (alone_ms, alone_mbit)) = (home.ping(2), home.upload(5, 10));
-    // From its beginning again: half a minute on the recording has two thirds of the rate.
+    // In a build for tests, on a busy machine, a second tells the idle round trip; what queues add is then not judged.
+    let optimised = !cfg!(debug_assertions);
+    let unloaded = if optimised {
+        // real time: 5 s, to the place of the recording that the uploads meet
+        pause(Duration::from_secs(5));
+        home.trips(10)
+    } else {
+        home.trips(2)
+    };
+    let idle = median(&unloaded);
+    // From its beginning each time: half a minute on the recording has two thirds of the rate.
+    drop(link);
+    let link = Recorded::between(world);
+    let (alone_ms, alone_mbit) = home.upload(5, 10);
     drop(link);
     let link = Recorded::between(world);
     let auto = "rate = \"auto\"\nrate_min = \"5 Mbit/s\"\nrate_idle = \"25 Mbit/s\"\nrate_max = \"150 Mbit/s\"\n\
                 reflector = \"10.3.0.2:4783\"\nhow = \"path\"";
     let mut daemon = home.start(auto);
-    let (trip, goodput) = home.upload(5, 10);
+    let (trips, goodput) = home.uploaded(5, 10);
+    let added: Vec<f64> = trips.iter().zip(&unloaded).map(|(loaded, idle)| loaded - idle).collect();
+    let (trip, added) = (median(&trips), percentile(&added, 95));
     println!(
-        "recorded: idle {idle:.1} ms; alone {alone_ms:.1} ms at {alone_mbit:.1} Mbit/s; followed {trip:.1} ms at {goodput:.1} Mbit/s"
+        "recorded: idle {idle:.1} ms; alone {alone_ms:.1} ms at {alone_mbit:.1} Mbit/s; followed {trip:.1} ms at {goodput:.1} Mbit/s, {:.3} of it; 95 % add at most {added:.1} ms",
+        goodput / alone_mbit
     );
     assert!(!daemon.log().contains("timestamps"), "{}", daemon.log());
     assert!(alone_ms > idle + 50.0, "the link made no queue: {alone_ms} ms, idle {idle} ms");
     assert!(trip - idle < 0.5 * (alone_ms - idle), "{trip} ms beside {alone_ms} ms without, idle {idle} ms");
     // The study keeps 0.96; a build for tests on a busy machine has not the processor for all of it.
-    assert!(goodput > 0.6 * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
+    let least = if optimised { 0.93 } else { 0.6 };
+    assert!(goodput > least * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
+    assert!(!optimised || added <= 30.0, "95 % add at most {added} ms");
     assert_eq!(daemon.stop(), Some(0));
     drop(link);
 }

@@ -145,7 +145,7 @@ impl Watched {
             Err(e) => {
                 let known = self.unfollowed.take();
                 if known.is_none() {
-                    self.notes.push(format!("the networks that this host is attached to have changed, and the rules cannot follow (tried again, at longer and longer intervals): {e}"));
+                    self.notes.push(format!("warning: the networks that this host is attached to have changed, and the rules cannot follow (tried again, at longer and longer intervals): {e}"));
                 }
                 self.unfollowed = Some(Failing::again(now, known, Vec::new()));
             }
