@@ -8,6 +8,8 @@ use wavelane_settings::{Directions, File, LANE, LaneTable};
 
 /// A lane in one word.
 pub(super) const LANE_WORD: &str = "[HOST:PORT][,device=NAME][,local=ADDRESS:PORT][,metered][,out|in]";
+/// Addresses with their bits.
+const SUCH: &str = "such as 10.9.0.1/24 or fd00:9::1/64";
 /// Characters of a flag's value in a message.
 const SHOWN: usize = 120;
 
@@ -100,7 +102,6 @@ pub(super) fn check(args: &InitArgs) -> Result<(), CommandError> {
     for text in &args.tun_addresses {
         let shown = text::line(text, SHOWN);
         let refuse = |why: String| Err(CommandError::Flag(format!("--tun-address '{shown}' {why}")));
-        const SUCH: &str = "such as 10.9.0.1/24 or fd00:9::1/64";
         let Ok(IpPrefix { address, bits }) = text.parse::<IpPrefix>() else {
             return refuse(format!("is not an address with its bits, {SUCH}"));
         };

@@ -315,7 +315,7 @@ impl Daemon {
             let to = lane.address.map(|to| format!(" to {to}")).unwrap_or_default();
             let what = if works { "works again" } else { "has failed: no answer" };
             let text = format!("peer '{}', lane by {by}{to} {what}{}", p.name, Changes::unsaid(unsaid));
-            self.say(&text);
+            self.tell_of_change(works, &text);
         }
     }
     fn tell_of_lane(&mut self, peer: usize, out: usize, works: bool, unsaid: u64) {
@@ -341,6 +341,13 @@ impl Daemon {
         };
         let text = format!("peer '{}', {} by {}{to} {what}{}", p.name, lane.name, lane.by, Changes::unsaid(unsaid));
         self.tell_hook(peer, Some(lane.name.clone()), works);
-        self.say(&text);
+        self.tell_of_change(works, &text);
+    }
+    fn tell_of_change(&mut self, works: bool, text: &str) {
+        if works {
+            self.say(text);
+        } else {
+            self.warn(text);
+        }
     }
 }

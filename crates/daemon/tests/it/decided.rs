@@ -38,7 +38,7 @@ fn what_a_real_run_decided_is_replayed() {
     let recorded = std::fs::read_to_string(&recording).unwrap();
     for what in [
         "start open b@",
-        " down b\n    say peer 'b' is down",
+        " down b\n    say warning: peer 'b' is down",
         "    give back [b]\n",
         " kernel Down ok\n",
         " up b\n    give back []\n",

@@ -36,7 +36,7 @@ fn ended_with(code: i32, mut command: Command) -> String {
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(out.status.code(), Some(code), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-    assert!(said.starts_with("wavelaned: "), "{said}");
+    assert!(said.starts_with("20") && said.contains("Z wavelaned: error: "), "{said}");
     said
 }
 
