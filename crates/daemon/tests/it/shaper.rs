@@ -434,9 +434,10 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
             let _ = server.send_to(&answer, from);
         }
     });
-    // In a build for tests, on a busy machine, a second tells the idle round trip; what queues add is then not judged.
-    let optimised = !cfg!(debug_assertions);
-    let unloaded = if optimised {
+    // A build for tests beside a suite has not the processor for what the study keeps (0.97): an optimised one is judged, where whoever
+    // starts it says that nothing else runs (decision 38).
+    let is_judged = std::env::var_os("WAVELANE_QUIET").is_some();
+    let unloaded = if is_judged {
         // real time: 5 s, to the place of the recording that the uploads meet
         pause(Duration::from_secs(5));
         home.trips(10)
@@ -463,10 +464,9 @@ fn through_a_carriers_translator_a_probe_server_steers_over_a_recording() {
     assert!(!daemon.log().contains("timestamps"), "{}", daemon.log());
     assert!(alone_ms > idle + 50.0, "the link made no queue: {alone_ms} ms, idle {idle} ms");
     assert!(trip - idle < 0.5 * (alone_ms - idle), "{trip} ms beside {alone_ms} ms without, idle {idle} ms");
-    // The study keeps 0.96; a build for tests on a busy machine has not the processor for all of it.
-    let least = if optimised { 0.93 } else { 0.6 };
+    let least = if is_judged { 0.93 } else { 0.6 };
     assert!(goodput > least * alone_mbit, "{goodput} of {alone_mbit} Mbit/s");
-    assert!(!optimised || added <= 30.0, "95 % add at most {added} ms");
+    assert!(!is_judged || added <= 30.0, "95 % add at most {added} ms");
     assert_eq!(daemon.stop(), Some(0));
     drop(link);
 }
