@@ -30,6 +30,7 @@ const TRIED: &[&str] = &[
     "\"bond\"",
     "\"open\"",
     "\"own\"",
+    "\"debug\"",
     "\"all\"",
     "\"kernel\"",
     "\"out\"",
@@ -78,6 +79,7 @@ fn every_setting_reads_back_what_it_writes() {
     each_reads_back(&SIDE_TABLE);
     each_reads_back(&TUNNEL);
     each_reads_back(&SHAPER);
+    each_reads_back(&SHAPERS);
 }
 
 #[test]
@@ -104,6 +106,7 @@ fn names_are_unique_and_said_in_a_sentence() {
     check(&SIDE_TABLE);
     check(&TUNNEL);
     check(&SHAPER);
+    check(&SHAPERS);
 }
 
 #[test]

@@ -14,10 +14,12 @@ const SUCH: &str = "such as 10.9.0.1/24 or fd00:9::1/64";
 const SHOWN: usize = 120;
 
 /// What the keys of a file are called as flags.
-const KEYS: [(&str, &str); 14] = [
+const KEYS: [(&str, &str); 16] = [
     ("gateway.listen", "--listen"),
     ("gateway.on_failure", "--on-failure"),
     ("gateway.source", "--source"),
+    ("unknown on_failure", "--on-failure: unknown word"),
+    ("unknown source", "--source: unknown word"),
     ("gateway.control", "--control"),
     ("gateway.key", "--key"),
     ("peer.public_key", "--peer-key"),
