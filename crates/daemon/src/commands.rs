@@ -388,6 +388,7 @@ fn init_in_folder(args: &InitArgs) -> Result<Initialised, CommandError> {
 /// Writes the configuration into its new file, and the key unless there is one. If that is refused no new key stays behind:
 /// a later attempt would take it for its owner's.
 fn fill(args: &InitArgs, file: &mut File, config: &Path, key: &Path) -> Result<Initialised, CommandError> {
+    let text = config_text(args)?;
     let made_key = !key.exists();
     let missing = key.parent().map(missing_folders).unwrap_or_default();
     let private = if made_key { keys::generate()? } else { keys::read_key(key)? };
@@ -397,7 +398,6 @@ fn fill(args: &InitArgs, file: &mut File, config: &Path, key: &Path) -> Result<I
         }
         keys::write_key(key, &private).inspect_err(|_| remove_empty(&missing))?;
     }
-    let text = config_text(args)?;
     let parsed = Config::parse(&text, "the new configuration", &args.dir).map_err(|why| flags::named(why, args));
     let parsed = parsed.and_then(|parsed| file.write_all(text.as_bytes()).map(|()| parsed).map_err(unwritable(config)));
     if parsed.is_err() && made_key {
