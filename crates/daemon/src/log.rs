@@ -217,7 +217,7 @@ pub(crate) fn is_log(text: &str) -> bool {
 /// A time of day as RFC 3339 writes it, in UTC to the millisecond.
 fn time_text(nanos: u64) -> String {
     let (mut days, ms) = (nanos / 86_400_000_000_000, nanos / 1_000_000 % 86_400_000);
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
