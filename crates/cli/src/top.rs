@@ -160,7 +160,7 @@ impl View {
         let helps = now.unlisted().map(str::to_owned).into_iter().chain(warnings).collect();
         let counts = "what the client sends to the server";
         let flows = connections(before, now, seconds);
-        let all = flows.len().max(usize::try_from(now.connections).unwrap_or(0));
+        let all = flows.len().max(now.connections);
         Self { title, lanes: Vec::new(), helps, heads: CONNECTIONS, flows, all, counts }
     }
 
@@ -201,7 +201,7 @@ impl View {
         );
         let counts = "what came from the peer";
         let flows = flows(before, now, seconds);
-        let all = flows.len().max(usize::try_from(now.door.connections).unwrap_or(0));
+        let all = flows.len().max(now.door.connections);
         Self { title, lanes, helps, heads: FLOWS, flows, all, counts }
     }
 
