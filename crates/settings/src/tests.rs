@@ -2,7 +2,7 @@
 
 use crate::{
     EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, GatewayKnobs, Group, INTERCEPT, LANE, LINK, Lines, PEER, PROXY,
-    SERIAL, SHAPER, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL, Table, TcpKnobs,
+    SERIAL, SHAPER, SHAPERS, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL, Table, TcpKnobs,
 };
 use toml::de::DeTable;
 
