@@ -11,7 +11,7 @@ BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
 TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace babeld:babeld kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
   openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux \
-  irtt:irtt chromium:chromium slirp-fullbolt:slirp
+  irtt:irtt chromium:chromium slirp-fullbolt:slirp dnsmasq:dnsmasq-base dhclient:isc-dhcp-client
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools mptcpize:mptcpize
 # What judges and tries our packages.

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use wavelane_settings::{
-    EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, Group, INTERCEPT, Knob, LANE, LINK, PEER, PROXY, SERIAL, SHAPER, SIDE,
-    SIDE_TABLE, TCP, TUN, TUNNEL,
+    EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, Group, INTERCEPT, Knob, LANE, LINK, MOBILITY, PEER, PROXY, SERIAL,
+    SHAPER, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL,
 };
 
 pub(crate) const USAGE: &str =
@@ -62,6 +62,7 @@ fn table(name: &str) -> Result<String, String> {
         // What stands in both files is described once, with wavelaned's.
         "[gateways.NAME]" => rows(GATEWAY.0.iter().filter(|knob| !knob.stands.contains(&File::Daemon)), File::Scenario),
         "[links.NAME]" => all(&LINK, File::Scenario),
+        "[mobility.NAME]" => all(&MOBILITY, File::Scenario),
         "[tcp]" => all(&TCP, File::Scenario),
         "[gateway]" => all(&GATEWAY_TABLE, File::Daemon) + &all(&GATEWAY, File::Daemon),
         "[[peer]]" => all(&PEER, File::Daemon),
@@ -166,10 +167,11 @@ fn scenario_schema() -> String {
     let tcp = of(&TCP, File::Scenario).open();
     let side = Keys::default().below("tcp", &tcp).open();
     document(
-        "Settings of a scenario: of gateways, of the links between them and of TCP",
+        "Settings of a scenario: of gateways, of the links between them, of mobiles and of TCP",
         &[
             ("gateways", named(of(&GATEWAY, File::Scenario).below("sides", &list(&side)).open())),
             ("links", named(of(&LINK, File::Scenario).open())),
+            ("mobility", named(of(&MOBILITY, File::Scenario).closed())),
             ("tcp", tcp),
         ],
     )

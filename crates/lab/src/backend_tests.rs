@@ -5,6 +5,8 @@ mod cells;
 mod end;
 #[path = "backend_line_tests.rs"]
 mod lines;
+#[path = "backend_move_tests.rs"]
+mod moves;
 #[path = "backend_queue_tests.rs"]
 mod queues;
 
@@ -99,7 +101,7 @@ fn named(word: &str) -> Stack {
 }
 
 /// The lab's programs, as the kernel names them: at most 15 characters.
-const PROGRAMS: [&str; 5] = ["curl", "wavelaned", "kcptun-", "boringtun", "sing-box"];
+const PROGRAMS: [&str; 7] = ["curl", "wavelaned", "kcptun-", "boringtun", "sing-box", "dnsmasq", "dhclient"];
 
 /// Children of this process that run one of the lab's programs. None may remain after a run.
 fn children() -> Vec<String> {

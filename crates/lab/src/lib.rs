@@ -27,6 +27,7 @@ mod lateness;
 mod lines;
 mod media;
 mod mesh;
+mod mobility;
 mod mptcp;
 mod over;
 mod pcapng;

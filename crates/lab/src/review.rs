@@ -5,6 +5,7 @@ use crate::echo;
 use crate::gateways::{self, Services};
 use crate::kernel;
 use crate::mesh;
+use crate::mobility;
 use crate::mptcp;
 use crate::peers;
 use crate::proxies;
@@ -140,6 +141,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     if let Some(what) = beyond_kernels(stack) {
         return Err(format!("the kernel has no {what}: run it with --on sim"));
     }
+    mobility::review(scenario, stack)?;
     for control in controls(scenario, stack)? {
         kernel_has(control)?;
     }

@@ -9,6 +9,7 @@ use crate::content::Digested;
 use crate::gateways::{Companions, Gateways, Services};
 use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
+use crate::mobility::Mobiles;
 use crate::mptcp;
 use crate::peers::{self, Peers};
 use crate::proxies::{Proxies, ProxyEngine};
@@ -47,6 +48,7 @@ pub(crate) struct Run<'a> {
     gateways: Option<Gateways>,
     proxies: Option<Proxies>,
     peers: Option<Peers>,
+    mobiles: Mobiles,
     world: World,
     epoch: Epoch,
     digests: BTreeMap<String, Digested>,
@@ -84,8 +86,10 @@ impl<'a> Run<'a> {
             false => plan.routed(scenario),
         };
         let guarded = (stack.option == StackOption::Rts).then(|| scenario.clone().with_rts());
-        let built = guarded.as_ref().unwrap_or(scenario);
+        let moving = (!scenario.moves.is_empty()).then(|| guarded.as_ref().unwrap_or(scenario).clone().with_moves());
+        let built = moving.as_ref().or(guarded.as_ref()).unwrap_or(scenario);
         let world = World::build(built, plan, seed, &controls, Veth::Packets, &recording, context.cancelled)?;
+        let mobiles = Mobiles::start(scenario, &world, &controls, seed, context.out, context.cancelled)?;
         let gateways = match stack.has_gateways() {
             true => {
                 let (out, label, key_log) = (context.out, context.label.clone(), context.key_log());
@@ -110,6 +114,7 @@ impl<'a> Run<'a> {
             gateways,
             proxies: None,
             peers: None,
+            mobiles,
             world,
             epoch: Arc::new(OnceLock::new()),
             digests: BTreeMap::new(),
@@ -173,6 +178,7 @@ impl<'a> Run<'a> {
         let epoch = realtime::now() + LEAD;
         self.world.begin(epoch);
         self.epoch.set(epoch).expect("a run goes once");
+        self.mobiles.go(epoch)?;
         let tasks = (0..self.scenario.flows.len()).map(|i| self.launch(i, epoch)).collect::<Result<Vec<_>, _>>();
         let watched = match &tasks {
             Ok(tasks) => self.watch(tasks, epoch, context),
@@ -265,6 +271,7 @@ impl Run<'_> {
         let mut notes = self.gateways.take().map(Gateways::stop).unwrap_or_default();
         notes.extend(self.proxies.take().map(Proxies::stop).unwrap_or_default());
         notes.extend(self.peers.take().map(Peers::stop).unwrap_or_default());
+        notes.extend(self.mobiles.stop());
         let http = &self.http;
         sockets::rest_until(realtime::now() + CLOSE_WITHIN, || http.iter().all(Http::is_idle));
         notes

@@ -36,6 +36,10 @@ pub(crate) struct Wire {
     /// Whether it is captured and its traffic counted: it connects two neighbouring gateways, or, where none do, a program crosses
     /// it in the place of flows.
     pub(crate) counted: bool,
+    /// The end at which a node is that leaves it or moves to it.
+    pub(crate) mobile: Option<usize>,
+    /// Whether nothing crosses it before a node moves to it.
+    pub(crate) later: bool,
 }
 
 /// A static route of one node.
@@ -100,6 +104,12 @@ impl Plan {
             let channel = &scenario.channels[wire.channel];
             wire.counted = links.iter().any(|l| l.wires.contains(&i) || l.beside.contains(&i))
                 || (scenario.flows.is_empty() && links.is_empty() && !is_veth(scenario, channel));
+        }
+        // A mobile's second channel is what its first was.
+        for of in &scenario.moves {
+            let over = |wire: &Wire, place: usize| scenario.channels[wire.channel].name == of.channels[place];
+            let counted = wires.iter().any(|wire| wire.counted && over(wire, 0));
+            wires.iter_mut().filter(|wire| over(wire, 1)).for_each(|wire| wire.counted = counted);
         }
         let routes = (0..scenario.nodes.len()).map(|node| routes_of(scenario, node, &wires, &[])).collect();
         Ok(Self { wires, routes, links, radios: BTreeMap::new() })
@@ -251,6 +261,8 @@ fn wires_of(scenario: &Scenario, (i, channel): (usize, &Channel), wires: &mut Ve
             interface,
             one_way: channel.one_way,
             counted: false,
+            mobile: scenario.move_over(&channel.name).and_then(|of| channel.between.iter().position(|n| *n == of.node)),
+            later: scenario.is_later(&channel.name),
         });
     }
     Ok(())
@@ -355,7 +367,7 @@ impl Ways {
             if cost > ways.cost[at] || (at != node && scenario.nodes[at].kind == NodeKind::Endpoint) {
                 continue;
             }
-            for (i, wire) in wires.iter().enumerate() {
+            for (i, wire) in wires.iter().enumerate().filter(|(_, wire)| !wire.later) {
                 let sender = |end: &usize| if towards { 1 - end } else { *end };
                 let Some(end) = wire.end_of(at).filter(|end| wire.carries_from(sender(end))) else { continue };
                 let [a, b] = wire.places;
@@ -390,7 +402,12 @@ fn routes_of(scenario: &Scenario, node: usize, wires: &[Wire], named: &[Hop]) ->
     let ways = Ways::new(scenario, node, wires, false);
     let mut routes = Vec::new();
     for wire in wires.iter().filter(|w| w.end_of(node).is_none()) {
-        let nearer = if ways.cost[wire.ends[0]] <= ways.cost[wire.ends[1]] { wire.ends[0] } else { wire.ends[1] };
+        let nearer = match wire.mobile.filter(|_| wire.later) {
+            // Its router's alone.
+            Some(mobile) => wire.ends[1 - mobile],
+            None if ways.cost[wire.ends[0]] <= ways.cost[wire.ends[1]] => wire.ends[0],
+            None => wire.ends[1],
+        };
         let Some((first, next)) = ways.first(node, nearer) else { continue };
         let by = &wires[Hop::wire(named, node, next, first)];
         let mine = by.end_of(node).expect("the first hop's wire starts at this node");

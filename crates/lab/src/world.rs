@@ -103,7 +103,10 @@ pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) ->
 /// Whether the lab implements `channel` as a veth pair: the preset `ethernet`, never changed during the run.
 pub(crate) fn is_veth(scenario: &Scenario, channel: &Channel) -> bool {
     let ChannelKind::Cable(config) = &channel.kind else { return false };
-    **config == CableConfig::ethernet() && scenario.timeline.iter().all(|change| change.channel != channel.name)
+    let stays = scenario.move_over(&channel.name).is_none();
+    stays
+        && **config == CableConfig::ethernet()
+        && scenario.timeline.iter().all(|change| change.channel != channel.name)
 }
 
 /// Capture settings for channels between gateways.
@@ -140,14 +143,18 @@ impl World {
             nodes.push(Arc::new(ns));
         }
         let no_tun = !tun::may_open();
-        let far = no_tun || !plan.radios.is_empty();
+        let far = no_tun || !plan.radios.is_empty() || plan.wires.iter().any(|wire| wire.mobile.is_some());
         let far = far.then(|| Netns::new(&format!("{}-far", std::process::id()))).transpose()?;
         if let Some(far) = &far {
             settle(far, NodeKind::Endpoint)?;
         }
         // A veth pair has no ring that could be a queue's first stage.
         let stage = |c, end| first_stage(scenario, &scenario.channels[c], end).filter(|_| !no_tun);
-        let stages = plan.wires.iter().map(|wire| [0, 1].map(|end| stage(wire.channel, end))).collect();
+        let stages = |wire: &Wire| match wire.mobile {
+            None => [0, 1].map(|end| stage(wire.channel, end)),
+            Some(_) => [None; 2],
+        };
+        let stages = plan.wires.iter().map(stages).collect();
         let mut world = Self { nodes, plan, channels: Vec::new(), stages, lines: Lines::default(), far, no_tun };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let wires: Vec<usize> = world.plan.wires_of(i).map(|(wire, _)| wire).collect();
@@ -188,7 +195,9 @@ impl World {
         let wire = &self.plan.wires[i];
         let (node, name) = (&self.nodes[wire.ends[end]], wire.interface.clone());
         let keeps = self.plan.radio_at(scenario, wire, end).is_some();
-        let Some(far) = self.far.as_ref().filter(|_| self.no_tun || keeps) else {
+        // Leases are asked for in Ethernet frames, which a TUN device has not.
+        let framed = self.no_tun || keeps || wire.mobile.is_some();
+        let Some(far) = self.far.as_ref().filter(|_| framed) else {
             return Ok(Port::Tun(node.run(move || Tun::open(&name))??));
         };
         let (other, address) = (format!("far{i}-{end}"), NODE_END.map(|octet| format!("{octet:02x}")).join(":"));
@@ -272,7 +281,7 @@ impl World {
     fn address(&self, node: usize, control: &str) -> Result<(), LabError> {
         let mut lines = vec!["link set lo up".to_owned()];
         for (i, wire) in self.plan.wires.iter().enumerate() {
-            let Some(end) = wire.end_of(node) else { continue };
+            let Some(end) = wire.end_of(node).filter(|end| wire.mobile != Some(*end)) else { continue };
             let running = &self.channels[wire.channel];
             let (name, address) = (&wire.interface, wire.addresses[end]);
             let length = self.stages[i][end].unwrap_or(TUN_RING);
@@ -290,7 +299,13 @@ impl World {
                 wire.prefix()
             ));
         }
-        for route in &self.plan.routes[node] {
+        // A mobile's own address and its way out are its lease's.
+        let leased = |interface: &str| {
+            let mut own =
+                self.plan.wires.iter().filter(|wire| wire.mobile.is_some() && wire.mobile == wire.end_of(node));
+            own.any(|wire| wire.interface == interface)
+        };
+        for route in self.plan.routes[node].iter().filter(|route| !leased(&route.interface)) {
             let (prefix, via, dev) = (&route.prefix, route.via, &route.interface);
             lines.push(format!("route add {prefix} via {via} dev {dev} congctl {control}"));
         }

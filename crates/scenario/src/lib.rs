@@ -13,6 +13,7 @@ mod parse_edca;
 mod parse_gateway;
 mod parse_ht;
 mod parse_link;
+mod parse_mobility;
 mod parse_pair;
 mod parse_queue;
 mod parse_route;
@@ -34,7 +35,7 @@ mod write_wifi;
 
 pub use model::{
     App, Bound, Change, Channel, ChannelKind, ChannelRoute, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Family,
-    Flow, GatewaySettings, Metric, NODES_MAX, Node, NodeKind, ProxySide, Routing, Scenario, SerialChannel,
+    Flow, GatewaySettings, Metric, Move, NODES_MAX, Node, NodeKind, ProxySide, Routing, Scenario, SerialChannel,
     SerialFraming, Side, Spurts, Stack, StackOption, TcpKind, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};

@@ -35,7 +35,7 @@ const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] = &[
     "title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing",
-    "sweep", "gateways", "links", "routes",
+    "sweep", "gateways", "links", "routes", "mobility",
 ];
 
 /// Keys that distinguish a scenario from a gateway's configuration.
@@ -155,6 +155,7 @@ impl Scenario {
             gateways: Vec::new(),
             links: Vec::new(),
             routes: Vec::new(),
+            moves: Vec::new(),
             routing: match root.get("routing") {
                 Some(value) => word(&value, "routing", ROUTINGS, "\"etx\"")?,
                 None => Routing::default(),
@@ -171,6 +172,10 @@ impl Scenario {
             let channel = parse_channel::channel(&name, &value, base)?;
             validate::channel(&scenario, &channel, &value)?;
             scenario.channels.push(channel);
+        }
+        for (name, value) in sections(root, "mobility")? {
+            let of = crate::parse_mobility::of(&scenario, &name, &value)?;
+            scenario.moves.push(of);
         }
         validate::answers(&scenario, &sections(root, "channels")?)?;
         for (name, value) in sections(root, "links")? {

@@ -63,6 +63,9 @@ impl Scenario {
         for link in &self.links {
             crate::parse_link::write(link).lines().for_each(|l| line(l.to_owned()));
         }
+        for of in &self.moves {
+            crate::parse_mobility::write(of).lines().for_each(|l| line(l.to_owned()));
+        }
         crate::parse_route::write(&self.routes).lines().for_each(|l| line(l.to_owned()));
         for flow in &self.flows {
             line(format!("\n[flows.{}]\n{}", flow.name, flow_body(flow)));

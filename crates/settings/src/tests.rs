@@ -94,6 +94,7 @@ fn names_are_unique_and_said_in_a_sentence() {
     check(&GATEWAY_TABLE);
     check(&TCP);
     check(&LINK);
+    check(&crate::MOBILITY);
     check(&LANE);
     check(&PEER);
     check(&EDGE);

@@ -4,6 +4,7 @@ use crate::buffers;
 use crate::captures::Captures;
 use crate::door::OnPath;
 use crate::engine::{Engine, NodeId};
+use crate::moves;
 use crate::stacks::{self, treatment};
 use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
@@ -16,7 +17,7 @@ use wavelane_run::{
     StackRaw, Treatment, WayRaw,
 };
 use wavelane_scenario::{
-    App, Change, ChannelKind, Direction, Family, Flow, Scenario, Spurts, Stack, StackOption, TcpKind,
+    App, Change, ChannelKind, Direction, Family, Flow, Move, Scenario, Spurts, Stack, StackOption, TcpKind,
 };
 use wavelane_tcp::Config;
 
@@ -49,6 +50,7 @@ impl Backend for SimBackend {
                 review.clause(clause(), Treatment::Approximated(why.to_owned()));
             }
         }
+        moves::review(scenario, &mut review);
         for channel in &scenario.channels {
             if let ChannelKind::Serial(serial) = &channel.kind
                 && [&serial.line.forward, &serial.line.reverse]
@@ -80,6 +82,8 @@ impl Backend for SimBackend {
         if let Treatment::Omitted(why) = treatment(scenario, stack) {
             return Err(BackendError::Unable(why));
         }
+        let moving = (!scenario.moves.is_empty()).then(|| scenario.clone().with_moves());
+        let scenario = moving.as_ref().unwrap_or(scenario);
         let mut shape = Shape::new(scenario);
         shape.is_2009 = stack.family == Family::Hop2009;
         shape.unsplit = stack.option == StackOption::Unsplit;
@@ -100,19 +104,23 @@ impl Backend for SimBackend {
         let mut world = built.map_err(|why| BackendError::Failed(why.to_string()))?;
         let flows = add_flows(&shape, scenario, stack, &tcp, &mut world)?;
         let captures = Captures::open(scenario, &mut world, context)?;
-        let mut changes: Vec<&Change> =
-            scenario.timeline.iter().filter(|change| world.channels.contains_key(&change.channel)).collect();
-        changes.sort_by_key(|change| change.at);
-        let mut changes = changes.into_iter().peekable();
+        let mut steps: Vec<(Span, Step<'_>)> = scenario.moves.iter().map(|of| (of.back(), Step::Move(of))).collect();
+        let changes = scenario.timeline.iter().filter(|change| world.channels.contains_key(&change.channel));
+        steps.extend(changes.map(|change| (change.at, Step::Change(change))));
+        steps.sort_by_key(|(at, _)| *at);
+        let mut steps = steps.into_iter().peekable();
         let end = Instant::ZERO + scenario.duration;
         while world.engine.now() < end && !all_over(&world.engine, &flows) {
             if context.is_cancelled() {
                 return Err(BackendError::Cancelled);
             }
             let look = (world.engine.now() + LOOK).min(end);
-            while let Some(change) = changes.next_if(|change| Instant::ZERO + change.at <= look) {
-                world.engine.run_until((Instant::ZERO + change.at).max(world.engine.now()));
-                apply(&mut world, change)?;
+            while let Some((at, step)) = steps.next_if(|(at, _)| Instant::ZERO + *at <= look) {
+                world.engine.run_until((Instant::ZERO + at).max(world.engine.now()));
+                match step {
+                    Step::Change(change) => apply(&mut world, change)?,
+                    Step::Move(of) => shape.arrive(of, stack, &mut world),
+                }
             }
             world.engine.run_until(look);
             let at = world.engine.now().since(Instant::ZERO);
@@ -125,6 +133,12 @@ impl Backend for SimBackend {
         Captures::log_keys(&mut world, context)?;
         Ok(raw)
     }
+}
+
+/// What happens to the world at a time of the run.
+enum Step<'a> {
+    Change(&'a Change),
+    Move(&'a Move),
 }
 
 const NO_FETCH: &str = "the simulator has no fetches: run it with --on lab";

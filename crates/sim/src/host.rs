@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{FlowId, FrameMeta, Instant, IpPrefix, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_tcp::{Host, HostEvent};
 use wavelane_wire::ip::{IPV4_HEADER_LEN, Ipv4, PROTOCOL_UDP, Udp4, checksum};
+use wavelane_wire::ipip::open;
 
 /// Frames, events or rounds at one moment before the machine is called broken.
 const DRAIN_LIMIT: usize = 1_000_000;
@@ -30,6 +31,8 @@ pub(crate) struct HostNode {
     connections: BTreeMap<FlowId, Connection>,
     proxy: Option<Box<Proxy>>,
     snooper: Option<Box<Snooper>>,
+    /// Its address away from home.
+    pub(crate) care_of: Option<Ipv4Addr>,
     buffer: Vec<u8>,
     /// Packets sent, modulo the range of identifications.
     packets: u16,
@@ -54,6 +57,7 @@ impl HostNode {
             connections: BTreeMap::new(),
             proxy: None,
             snooper: None,
+            care_of: None,
             buffer: vec![0; wavelane_tcp::PACKET_ROOM],
             packets: 0,
         }
@@ -191,6 +195,12 @@ fn copy_of(moment: &mut Moment<'_>, packet: &[u8]) -> Vec<u8> {
 
 impl Resident for HostNode {
     fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut Vec<u8>) {
+        if self.care_of.is_some_and(|care_of| Ipv4::parse(packet).is_ok_and(|ip| ip.target == care_of)) {
+            match open(packet) {
+                Ok(opened) => *packet = opened.packet.to_vec(),
+                Err(_) => return self.drop_packet("not_tunnelled"),
+            }
+        }
         let (target, protocol) = match Ipv4::parse(packet) {
             Ok(ip) => (ip.target, ip.protocol),
             Err(_) => return self.drop_packet("damaged"),

@@ -20,6 +20,7 @@ mod host;
 mod joins;
 mod media;
 mod mesh;
+mod moves;
 mod node;
 mod plain;
 mod routing;

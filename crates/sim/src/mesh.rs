@@ -70,6 +70,7 @@ impl MeshSpec {
             gateways: Vec::new(),
             links: Vec::new(),
             routes: Vec::new(),
+            moves: Vec::new(),
             tcp: TcpKnobs::default(),
         }
     }

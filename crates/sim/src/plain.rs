@@ -10,7 +10,7 @@ use wavelane_scenario::NodeKind;
 use wavelane_tcp::Config as TcpConfig;
 
 /// A way from a node: by which channel and to which node.
-type Way = (usize, usize);
+pub(crate) type Way = (usize, usize);
 
 impl Shape<'_> {
     /// Builds it. With `rts` every data frame of a radio cell is preceded by an RTS. `proxy` says what the proxy on a gateway is like.
@@ -51,8 +51,13 @@ impl Shape<'_> {
     /// From each node the channels to its neighbours, of whichever direction, in the file's order of channels and of
     /// their nodes.
     pub(crate) fn ways(&self) -> Vec<Vec<Way>> {
+        self.ways_without(|number| self.scenario.is_later(&self.scenario.channels[number].name))
+    }
+
+    /// The same without some channels.
+    pub(crate) fn ways_without(&self, gone: impl Fn(usize) -> bool) -> Vec<Vec<Way>> {
         let mut ways = vec![Vec::new(); self.scenario.nodes.len()];
-        for (number, channel) in self.scenario.channels.iter().enumerate() {
+        for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(number, _)| !gone(*number)) {
             let places: Vec<Option<usize>> = channel.between.iter().map(|name| self.node(name)).collect();
             for (at, from) in places.iter().enumerate() {
                 for (far, to) in places.iter().enumerate() {
@@ -86,7 +91,7 @@ impl Shape<'_> {
     }
 
     /// The step of each node on a best way to `host` over nodes that `passes` names, nearest first.
-    fn steps_to(&self, host: usize, ways: &[Vec<Way>], passes: impl Fn(usize) -> bool) -> Vec<Step> {
+    pub(crate) fn steps_to(&self, host: usize, ways: &[Vec<Way>], passes: impl Fn(usize) -> bool) -> Vec<Step> {
         let mut steps = Vec::new();
         // The cheapest first; of equals the one that was found first.
         let mut found = 0_u32;
@@ -151,9 +156,9 @@ impl Shape<'_> {
 
 /// A node's way on.
 #[derive(Clone, Copy)]
-struct Step {
-    node: usize,
+pub(crate) struct Step {
+    pub(crate) node: usize,
     /// The channel by which the node was found.
-    channel: usize,
-    next: usize,
+    pub(crate) channel: usize,
+    pub(crate) next: usize,
 }

@@ -1,6 +1,7 @@
 //! Which stacks the simulator runs, and the TCP of those that are plain TCP.
 
 use crate::door::ProxyConfig;
+use crate::moves;
 use crate::wiring::Shape;
 use std::net::Ipv4Addr;
 use wavelane_base::{Instant, IpPrefix};
@@ -14,6 +15,9 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
     let shape = Shape::new(scenario);
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
+    if let Some(why) = moves::refusal(scenario, stack) {
+        return Treatment::Omitted(why);
+    }
     let why = match (stack.family, stack.option) {
         _ if stack.runs_nowhere() => "it runs nowhere yet: take it out of `stacks`",
         (Family::Wavelane | Family::Hop2009, StackOption::None) if has_datagrams => {

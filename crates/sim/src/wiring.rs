@@ -218,7 +218,7 @@ impl<'a> Shape<'a> {
 
     fn find_neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
-        for first in 0..self.joins.len() {
+        for first in (0..self.joins.len()).filter(|join| !self.is_later(*join)) {
             for (node, _) in self.flood(gateway, first) {
                 let known = found.iter().any(|(_, other)| *other == node);
                 if self.kind(node) == NodeKind::Gateway && node != gateway && !known {
@@ -249,7 +249,7 @@ impl<'a> Shape<'a> {
         let mut queue = VecDeque::from([(start, Some(first))]);
         while let Some((node, only)) = queue.pop_front() {
             for (number, join) in self.joins.iter().enumerate().filter(|(_, join)| !self.is_local(join)) {
-                if only.is_some_and(|only| only != number) || !join.carries(node) {
+                if only.map_or_else(|| self.is_later(number), |only| only != number) || !join.carries(node) {
                     continue;
                 }
                 let Some(other) = join.other(node) else { continue };
@@ -262,6 +262,11 @@ impl<'a> Shape<'a> {
             }
         }
         reached
+    }
+
+    /// Whether nothing crosses a join before a node moves to it.
+    fn is_later(&self, join: usize) -> bool {
+        self.scenario.is_later(&self.scenario.channels[self.joins[join].channel].name)
     }
 
     /// The address of a program's host.

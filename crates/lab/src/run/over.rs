@@ -25,6 +25,7 @@ impl Run<'_> {
         let mut beside = over::start_beside(order, self.scenario, &self.world, context.out, stopped)?;
         let epoch = realtime::now() + LEAD;
         self.world.begin(epoch);
+        self.mobiles.go(epoch)?;
         rest_until(epoch, stopped);
         let mut child = over::start_in_front(order, over::node(self.scenario, &self.world, &order.node)?)?;
         let mut looked = realtime::now();

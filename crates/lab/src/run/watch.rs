@@ -40,6 +40,7 @@ impl Run<'_> {
                 return Err(LabError::Failed { program: "the lab".into(), said: fault });
             }
             self.world.lines.check()?;
+            self.mobiles.check()?;
             if let Some(gateways) = &mut self.gateways {
                 gateways.check()?;
             }

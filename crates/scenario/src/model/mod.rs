@@ -3,6 +3,7 @@
 mod check;
 mod cost;
 mod gateway;
+mod mobility;
 mod path;
 mod stack;
 mod topology;
@@ -10,6 +11,7 @@ mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{GatewaySettings, ProxySide};
+pub use mobility::Move;
 pub use stack::{Family, Stack, StackOption, TcpKind};
 pub use topology::{
     Channel, ChannelKind, ChannelRoute, Direction, Node, NodeKind, Routing, SerialChannel, SerialFraming,
@@ -58,6 +60,8 @@ pub struct Scenario {
     pub links: Vec<LinkKnobs>,
     /// The channel by which plain routers reach a neighbour, where that is not the first that carries the direction; in file order.
     pub routes: Vec<ChannelRoute>,
+    /// Nodes that change their channel during the run, in file order.
+    pub moves: Vec<Move>,
 }
 
 /// A change of one channel parameter during the run.

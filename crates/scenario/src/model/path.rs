@@ -100,7 +100,7 @@ impl Scenario {
             if here != source && self.nodes[here].kind == NodeKind::Endpoint {
                 continue;
             }
-            for (number, channel) in self.channels.iter().enumerate() {
+            for (number, channel) in self.channels.iter().enumerate().filter(|(_, c)| !self.is_later(&c.name)) {
                 let Some(at) = places[number].iter().position(|node| *node == Some(here)) else { continue };
                 for (to, other) in places[number].iter().enumerate() {
                     let Some(other) = other.filter(|_| to != at && channel.joins(at, to)) else { continue };

@@ -191,6 +191,41 @@ impl Engine {
         self.route_via(router, to, channel, other.expect("the channel has another end"));
     }
 
+    /// A gateway's port leaves one channel for another, and has that one's address.
+    ///
+    /// # Panics
+    /// If `node` is no gateway at the end of both.
+    pub fn move_port(&mut self, node: NodeId, from: ChannelId, to: ChannelId) {
+        let end = |engine: &Self, channel: ChannelId| {
+            let end = engine.channels[channel.0].ends.iter().position(|(at, _)| *at == node);
+            let end = end.expect("the channel ends at the gateway");
+            (end, engine.channels[channel.0].ends[end].1[0])
+        };
+        let ((left, old), (taken, new)) = (end(self, from), end(self, to));
+        self.gateway_mut(node).ports.swap(old, new);
+        self.wires[node.0].swap(old, new);
+        self.channels[from.0].ends[left].1.fill(new);
+        self.channels[to.0].ends[taken].1.fill(old);
+    }
+
+    /// A router puts what comes for `home` into packets from `agent` to `care_of` from now on, as a home agent of Mobile IP.
+    ///
+    /// # Panics
+    /// If `router` is none.
+    pub fn tunnel(&mut self, router: NodeId, [home, agent, care_of]: [Ipv4Addr; 3]) {
+        match &mut self.nodes[router.0] {
+            Node::Router(router) => router.tunnels.insert(home, [agent, care_of]),
+            other => panic!("node {} is no router", other.name()),
+        };
+    }
+
+    /// A host takes packets out of those that come to `care_of` from now on. A node without programs gets none.
+    pub fn take_from_tunnel(&mut self, node: NodeId, care_of: Ipv4Addr) {
+        if let Node::Host(host) = &mut self.nodes[node.0] {
+            host.care_of = Some(care_of);
+        }
+    }
+
     /// Starts a server program at `address` behind gateway `node`, or on host `node`.
     pub fn listen(&mut self, node: NodeId, address: SocketAddr) {
         match (&mut self.nodes[node.0], address) {

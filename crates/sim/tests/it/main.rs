@@ -20,6 +20,7 @@ mod lane_sets;
 mod lanes;
 mod media;
 mod mesh;
+mod moves;
 mod narrow;
 mod packet_swarm;
 mod packets;
