@@ -24,6 +24,8 @@ const PROXY_RTO_S: f64 = 3.0;
 const PROBE_S: f64 = 0.2;
 const ROUND_TRIP_S: f64 = 0.0063;
 const CLOCKS_S: f64 = 0.02;
+/// The source's handover with such tries: its outage, one of them, round trips and the way over the home agent.
+const HANDOVER_MAX_S: f64 = 16.3;
 /// Longer than a timeout, or nothing is out.
 const E16_FROM_MS: u64 = 500;
 /// A round trip, and what lies in the queue before it.
@@ -72,6 +74,21 @@ pub(super) fn rows(found: &Found<'_>, _edition: Edition) -> Vec<Row> {
                 .bound_by(ladder(floor as f64 / 1e3, outage)),
         );
     }
+    // Between two networks, with an address that a home agent keeps.
+    let case = [("gap_s", json!(outage)), ("mobile_ip", json!(true))];
+    let restarts = |name: &str, stack: &str| restart(found, name, stack);
+    rows.push(
+        Head::sim("S4-E4", &case, "tcp-cubic")
+            .row("restart_s", "s", &restarts("e4-mobile-ip", "tcp-cubic"))
+            .between(outage, 2.0 * outage + 2.0 * SLACK_S)
+            .bound_by(outage),
+    );
+    rows.push(
+        Head::sim("S4-E16", &case, "tcp-cubic+split")
+            .row("restart_s", "s", &restarts("e16-mobile-ip", "tcp-cubic+split"))
+            .judged(Aim::AtMost(HANDOVER_MAX_S))
+            .bound_by(outage),
+    );
     for outage_ms in OUTAGES_MS {
         let (name, outage) = (format!("e4-{outage_ms}"), outage_ms as f64 / 1e3);
         let case = [("outage_s", json!(outage))];
