@@ -254,7 +254,7 @@ fn what_other_programs_take_away_is_shaped_again() {
     for (log, rate, said) in [
         ("info", "5", "Z wavelaned: info: reloaded"),
         ("error", "6", "Z wavelaned: warning: reload refused: a shaper's tables cannot change"),
-        ("x", "5", "shaper.toml, line 1: log"),
+        ("x", "5", "shaper.toml, line 1: unknown log 'x'"),
     ] {
         std::fs::write(&file, format!("log = \"{log}\"\n{}", text.replace("5 Mbit", &format!("{rate} Mbit")))).unwrap();
         daemon.hang_up();
