@@ -40,7 +40,9 @@ pub(super) fn serve(
         "--no-resolv",
         "--no-ping",
     ]);
-    command.args(["--bind-interfaces", "--except-interface=lo", "--dhcp-authoritative", "--user=root", "--pid-file="]);
+    command.args(["--bind-interfaces", "--except-interface=lo", "--dhcp-authoritative", "--pid-file="]);
+    // A program that changes user or group hears no more of its owner's death (prctl(2), PR_SET_PDEATHSIG).
+    command.args(["--user=root", "--group=root"]);
     // Else it has the kernel know the mobile as a neighbour, which without ARP (see the devices) would be unreachable again after 8 s.
     command.arg("--dhcp-broadcast");
     command.arg(format!("--interface={interface}"));
