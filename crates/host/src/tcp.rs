@@ -126,12 +126,24 @@ fn set_buffer(
 /// Linger 0 stays until [`end_orderly`], so a crash resets the application's connection and never ends its stream early.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
+    set_manners(&SockRef::from(stream))?;
+    set_receive_room(stream, RECEIVE_FIRST, Buffers::default())
+}
+
+/// What a listener's connections inherit of [`prepare`].
+fn set_manners(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_keepalive(true)?;
-    set_receive_room(stream, RECEIVE_FIRST, Buffers::default())?;
-    set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
+}
+
+/// A connection that waits at a listener of this module, and whose it is; as [`prepare`] would leave it, in fewer calls.
+pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, from) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    set_receive_room(&stream, RECEIVE_FIRST, Buffers::default())?;
+    Ok((stream, from))
 }
 
 /// After so much silence a server is asked whether it is there ...
@@ -295,6 +307,7 @@ fn set_transparent(socket: &Socket, local: SocketAddr) -> io::Result<()> {
 
 fn listen_on(socket: Socket, local: SocketAddr, buffers: Buffers) -> io::Result<TcpListener> {
     bound_buffers(&socket, buffers)?;
+    set_manners(&socket)?;
     socket.bind(&local.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -336,9 +349,10 @@ pub fn connect_with(
     match started {
         Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
         _ => {
+            set_manners(&socket)?;
+            socket.set_tcp_keepalive(&server_watch())?;
             let stream = TcpStream::from(socket);
-            prepare(&stream)?;
-            SockRef::from(&stream).set_tcp_keepalive(&server_watch())?;
+            set_receive_room(&stream, RECEIVE_FIRST, Buffers::default())?;
             Ok(stream)
         }
     }
@@ -365,6 +379,28 @@ mod tests {
                 true => assert_eq!(read.unwrap(), 0),
                 false => assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset),
             }
+        }
+    }
+
+    #[test]
+    fn an_accepted_connection_is_set_as_a_prepared_one() {
+        let set = |stream: &TcpStream| {
+            let socket = SockRef::from(stream);
+            let mut low_water = [0];
+            get_words(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &mut low_water).unwrap();
+            let buffers = (socket.recv_buffer_size().unwrap(), socket.send_buffer_size().unwrap());
+            let manners = (socket.tcp_nodelay().unwrap(), socket.linger().unwrap(), socket.keepalive().unwrap());
+            (buffers, manners, low_water, socket.nonblocking().unwrap(), socket.out_of_band_inline().unwrap())
+        };
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = listen(address.parse().unwrap()) else { continue };
+            let clients = [(); 2].map(|()| TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            let (accepted, from) = accept(&listener).unwrap();
+            assert!(clients.iter().any(|client| client.local_addr().unwrap() == from));
+            let (prepared, _) = listener.accept().unwrap();
+            prepare(&prepared).unwrap();
+            assert_eq!(set(&accepted), set(&prepared), "{address}");
+            assert_eq!(accept(&listener).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         }
     }
 

@@ -109,7 +109,7 @@ impl Daemon {
         accepted: io::Result<(TcpStream, SocketAddr)>,
     ) -> Option<(TcpStream, SocketAddr)> {
         match accepted {
-            Ok((stream, from)) if tcp::prepare(&stream).is_ok() => Some((stream, from)),
+            Ok(connection) => Some(connection),
             Err(e) if e.kind() == ErrorKind::WouldBlock => None,
             _ => {
                 // ECONNABORTED, or no descriptor left. The readiness edge is consumed, so ask again soon.
@@ -124,7 +124,7 @@ impl Daemon {
             let Some(listener) = self.door.engine.transparent.as_ref().and_then(|t| t.listeners.get(listener)) else {
                 return;
             };
-            let accepted = listener.accept();
+            let accepted = tcp::accept(listener);
             let Some((stream, source)) = self.accept_one(accepted) else { return };
             let Ok(target) = stream.local_addr() else { continue };
             let (source, target) = (plain(source), plain(target));
@@ -147,7 +147,7 @@ impl Daemon {
             let (Some(listener), Some(&forward)) = (self.forwards.get(index), self.config.forwards.get(index)) else {
                 return;
             };
-            let accepted = listener.accept();
+            let accepted = tcp::accept(listener);
             let Some((stream, source)) = self.accept_one(accepted) else { return };
             let via = self.routes.as_ref().and_then(|_| self.route(forward.to.ip())).unwrap_or(forward.via);
             self.open_for(stream, via, source, forward.to);

@@ -269,8 +269,8 @@ impl Proxy<Sockets> {
         for i in 0.. {
             let listeners = self.body.door.engine.transparent.as_ref().map(|t| &t.listeners);
             let Some(listener) = listeners.and_then(|all| all.get(listener)) else { return };
-            let (stream, source) = match listener.accept() {
-                Ok((stream, source)) if tcp::prepare(&stream).is_ok() => (stream, source),
+            let (stream, source) = match tcp::accept(listener) {
+                Ok(connection) => connection,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 // ECONNABORTED, or no descriptor left. The readiness edge is consumed, so ask again soon.
                 _ => {
