@@ -55,9 +55,10 @@ fn sealing_may_cost_a_quarter() {
         for cell in cells.iter_mut().filter(|c| c.stack == SEALED) {
             *cell = self::cell(SEALED, cell.flows, cell.way, 2.0 * share, 1.0);
         }
-        let rows = judge(&cells, &[(SEALED, 700.0)]);
-        let opens = rows.iter().find(|r| r.stack == SEALED && r.metric == "opens_per_s").unwrap().value;
-        assert_eq!(opens, Some(700.0));
+        let rows = judge(&cells, &[(SEALED, [700.0, 1_500.0])]);
+        let opens = rows.iter().filter(|r| r.stack == SEALED && r.metric == "opens_per_s");
+        let opens: Vec<_> = opens.map(|row| (row.case["clients"].as_u64(), row.value)).collect();
+        assert_eq!(opens, [(Some(8), Some(700.0)), (Some(64), Some(1_500.0))]);
         rows.into_iter().find(|r| r.metric == "least_ratio goodput_bps over wavelane").unwrap().verdict
     };
     assert_eq!((sealed(0.76), sealed(0.74)), (Verdict::Pass, Verdict::Fail));
@@ -89,7 +90,7 @@ fn a_peer_that_is_not_installed_is_left_out_of_the_quick_edition() {
         cell.missing = Some("build it".into());
         cell.absent = true;
     }
-    let rows = judge(&cells, &[(OURS, 1.0), (SEALED, 1.0)]);
+    let rows = judge(&cells, &[(OURS, [1.0; 2]), (SEALED, [1.0; 2])]);
     for row in rows.iter().filter(|r| r.stack == RIVAL || r.metric.ends_with(RIVAL)) {
         assert_eq!((row.verdict, row.value, row.why.as_str()), (Verdict::Info, None, "build it"), "{}", row.metric);
     }
