@@ -176,6 +176,17 @@ impl Across {
     }
 }
 
+/// Which of the hop's rings, and whether its set of receipts, a flow is in: most changes to a flow change none of them.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    pub(super) greeters: bool,
+    pub(super) control: bool,
+    pub(super) micro: bool,
+    pub(super) bulk: bool,
+    pub(super) held_back: bool,
+    pub(super) receipts: bool,
+}
+
 /// One flow.
 #[derive(Debug)]
 pub(super) struct Flow {
@@ -208,6 +219,7 @@ pub(super) struct Flow {
     pub(super) deficit: i64,
     /// Its timer in the hop's table.
     pub(super) timer: Option<Instant>,
+    pub(super) listed: Listed,
     /// Whether it is in the hop's `unheard` set, and in the two of `offers`.
     pub(super) unheard: bool,
     pub(super) quiet: bool,
@@ -240,6 +252,7 @@ impl Flow {
             idle_at: None,
             deficit: 0,
             timer: None,
+            listed: Listed::default(),
             unheard: false,
             quiet: false,
             offering: false,

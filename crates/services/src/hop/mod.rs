@@ -283,6 +283,7 @@ impl Hop {
         for name in &names {
             if let Some(flow) = self.flows.get_mut(name) {
                 flow.inc.hasten();
+                flow.listed.receipts = false;
             }
             self.settle(*name);
         }

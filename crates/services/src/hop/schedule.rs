@@ -1,5 +1,6 @@
 //! Whose turn it is: rings of flows with something to send.
 
+use super::table::list;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use wavelane_wire::frame::FlowName;
@@ -20,12 +21,9 @@ impl Ring {
     pub(super) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
-    pub(super) fn set(&mut self, name: FlowName, is_member: bool) {
-        if is_member {
-            self.members.insert(name);
-        } else {
-            self.members.remove(&name);
-        }
+    /// Puts a flow in or takes it out; `listed` is whether it is in it.
+    pub(super) fn list(&mut self, name: FlowName, listed: &mut bool, belongs: bool) {
+        list(name, &mut self.members, listed, belongs);
     }
     /// The flow whose turn it is; if it left, the next one.
     pub(super) fn current(&mut self) -> Option<FlowName> {

@@ -63,7 +63,7 @@ impl Hop {
         self.unheard.remove(&name);
         self.relay.left(name, &flow);
         for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk, &mut self.held_back] {
-            ring.set(name, false);
+            ring.list(name, &mut true, false);
         }
         if name.mine {
             if self.lowest_mine() >= self.forgotten + FORGET_EVERY && !self.forget.flying() {
@@ -102,15 +102,16 @@ impl Hop {
         }
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let (data, micro) = (flow.wants_data(), flow.out.is_micro());
-        self.greeters.set(name, flow.wants_greeting());
-        self.control.set(name, flow.wants_control());
-        self.micro.set(name, data && micro);
-        self.bulk.set(name, data && !micro);
-        self.held_back.set(name, !data && !micro && flow.is_sending() && flow.out.is_held());
-        match flow.inc.receipt_at.is_some() {
-            true => self.receipts.insert(name),
-            false => self.receipts.remove(&name),
-        };
+        let (greeting, control) = (flow.wants_greeting(), flow.wants_control());
+        let held_back = !data && !micro && flow.is_sending() && flow.out.is_held();
+        let receipt = flow.inc.receipt_at.is_some();
+        let listed = &mut flow.listed;
+        self.greeters.list(name, &mut listed.greeters, greeting);
+        self.control.list(name, &mut listed.control, control);
+        self.micro.list(name, &mut listed.micro, data && micro);
+        self.bulk.list(name, &mut listed.bulk, data && !micro);
+        self.held_back.list(name, &mut listed.held_back, held_back);
+        list(name, &mut self.receipts, &mut listed.receipts, receipt);
         let unheard = flow.is_sending() && flow.out.is_unheard();
         list(name, &mut self.unheard, &mut flow.unheard, unheard);
         self.relay.note(name, flow);
