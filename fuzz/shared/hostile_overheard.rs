@@ -4,6 +4,7 @@ use super::{Learnt, PAYLOAD_MAX, Source};
 use std::net::SocketAddr;
 use wavelane_base::Seed;
 use wavelane_transport::seal::Asking;
+use wavelane_transport::session::Statics;
 use wavelane_wire::Writer;
 use wavelane_wire::codec::VARINT_MAX;
 use wavelane_wire::frame::{FlowName, Frame, HEARD_MAX, Open, Passage, Seal};
@@ -18,7 +19,8 @@ impl Learnt {
         let mut token = [6; 16];
         token[..8].copy_from_slice(&self.next_flow.to_be_bytes());
         let mut dice = Seed(self.next_flow).entropy("sealed flow");
-        let keys = Asking::new(&mut dice, private, egress, &flow_prologue(&token, from, target), false).message();
+        let own = Statics::new(*private, []);
+        let keys = Asking::new(&mut dice, &own, egress, &flow_prologue(&token, from, target), false).message();
         let passage = Passage { token, hops: 1, seal: Some(Seal::Keys(keys)), ..Passage::default() };
         self.at_end = 0;
         let flow = FlowName { mine: true, number: self.next_flow };

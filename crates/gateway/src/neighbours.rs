@@ -17,12 +17,13 @@ use addresses::Addresses;
 use setup::{new_link, peer_keys};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use wavelane_base::{Address, Entropy, Host, Instant, Octets, PortId, Ratio, Seed, Span, Wakeup};
 use wavelane_services::Services;
 use wavelane_services::hop::{Hop, Losing};
 use wavelane_services::packet::{Packets as PacketService, PacketsConfig};
 use wavelane_transport::link;
-use wavelane_transport::session::{LANES_MAX, Sessions, SessionsConfig};
+use wavelane_transport::session::{LANES_MAX, Sessions, SessionsConfig, Statics};
 use wavelane_wire::frame::{FlowName, Reason};
 use wavelane_wire::keylog::LoggedKey;
 
@@ -44,6 +45,8 @@ pub(crate) const NOTICE_EVERY: Span = Span::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     config: Config,
+    /// For the keys of sealed flows.
+    statics: Arc<Statics>,
     sessions: Sessions,
     links: Vec<Link>,
     states: Vec<PeerState>,
@@ -177,6 +180,7 @@ impl Neighbours {
         let links = links.map(|peer| new_link(now, &config, peer, packets, dice.split())).collect();
         Self {
             dice,
+            statics: setup::statics(&config),
             sessions: Sessions::new(now, sessions, entropy),
             links,
             states: config.peers.iter().map(|peer| PeerState::new(peer.lanes.len())).collect(),
@@ -194,6 +198,10 @@ impl Neighbours {
             flows_idle: 0,
             config,
         }
+    }
+
+    pub(crate) fn statics(&self) -> &Arc<Statics> {
+        &self.statics
     }
 
     pub(crate) fn config(&self) -> &Config {

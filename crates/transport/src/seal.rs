@@ -5,9 +5,10 @@
 //! parcels, with the offset as nonce: anything dropped, duplicated, moved or changed does not open. The edges' words to each other (the
 //! progress of the applications) are authenticated under the same keys.
 
-use crate::session::{NO_PRESHARED_KEY, noise};
+use crate::session::{NO_PRESHARED_KEY, Statics, noise};
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use snow::HandshakeState;
+use std::sync::Arc;
 use wavelane_base::Entropy;
 use wavelane_wire::codec::DecodeError;
 use wavelane_wire::datagram::{Suite, TAG_LEN, WIRE_VERSION, capability};
@@ -78,8 +79,8 @@ pub enum Heard {
 
 impl Asking {
     /// Begins a handshake with the owner of the key `egress`. `prologue` identifies the subject.
-    pub fn new(dice: &mut Entropy, private: &[u8; 32], egress: &[u8; 32], prologue: &[u8], aes: bool) -> Self {
-        let mut noise = noise::initiator(dice, private, egress, &NO_PRESHARED_KEY, prologue);
+    pub fn new(dice: &mut Entropy, own: &Arc<Statics>, egress: &[u8; 32], prologue: &[u8], aes: bool) -> Self {
+        let mut noise = noise::initiator(dice, own, egress, &NO_PRESHARED_KEY, prologue);
         let capabilities = if aes { capability::AES } else { 0 };
         let mut payload = [WIRE_VERSION; INIT_LEN];
         payload[1..].copy_from_slice(&capabilities.to_be_bytes());
@@ -108,13 +109,13 @@ impl Asked {
     /// Reads the content of an Open. An error if it was not made for us and for this flow.
     pub fn read(
         dice: &mut Entropy,
-        private: &[u8; 32],
+        own: &Arc<Statics>,
         prologue: &[u8],
         aes: bool,
         message: &[u8; OPEN_KEYS_LEN],
     ) -> Result<Self, DecodeError> {
         let forged = DecodeError::Invalid("keys of a flow");
-        let mut noise = noise::responder(dice, private, prologue);
+        let mut noise = noise::responder(dice, own, prologue);
         let mut payload = [0; OPEN_KEYS_LEN];
         let len = noise.read_message(message, &mut payload).map_err(|_| forged)?;
         let caller = noise.get_remote_static().and_then(|key| key.try_into().ok()).ok_or(forged)?;

@@ -15,13 +15,18 @@ fn prologue(token: u8) -> Vec<u8> {
     flow_prologue(&[token; 16], address("10.0.0.10:40000"), address("[2001:db8::9]:80"))
 }
 
+/// Of a gateway that knows both edges.
+fn own(private: [u8; 32]) -> Arc<Statics> {
+    Statics::new(private, [INGRESS, EGRESS].map(|key| public_key(&key)))
+}
+
 fn dice(name: &str) -> Entropy {
     Seed(1).entropy(name)
 }
 
 fn agreed(aes: [bool; 2]) -> (FlowKeys, FlowKeys) {
-    let mut asking = Asking::new(&mut dice("ingress"), &INGRESS, &public_key(&EGRESS), &prologue(7), aes[0]);
-    let asked = Asked::read(&mut dice("egress"), &EGRESS, &prologue(7), aes[1], &asking.message());
+    let mut asking = Asking::new(&mut dice("ingress"), &own(INGRESS), &public_key(&EGRESS), &prologue(7), aes[0]);
+    let asked = Asked::read(&mut dice("egress"), &own(EGRESS), &prologue(7), aes[1], &asking.message());
     let asked = asked.expect("it is for us");
     assert_eq!(asked.caller(), public_key(&INGRESS));
     let (answer, theirs) = asked.agree();
@@ -65,9 +70,9 @@ fn both_directions_open_at_the_other_edge_under_either_cipher() {
 
 #[test]
 fn a_handshake_is_for_one_flow_one_egress_and_one_ingress() {
-    let mut asking = Asking::new(&mut dice("ingress"), &INGRESS, &public_key(&EGRESS), &prologue(7), true);
+    let mut asking = Asking::new(&mut dice("ingress"), &own(INGRESS), &public_key(&EGRESS), &prologue(7), true);
     let read = |private: &[u8; 32], token: u8, message: &[u8; OPEN_KEYS_LEN]| {
-        Asked::read(&mut dice("egress"), private, &prologue(token), true, message)
+        Asked::read(&mut dice("egress"), &own(*private), &prologue(token), true, message)
     };
     assert!(read(&EGRESS, 8, &asking.message()).is_err(), "another flow");
     assert!(read(&INGRESS, 7, &asking.message()).is_err(), "another egress");
@@ -168,9 +173,9 @@ fn golden_vector() {
         key
     };
     for (cipher, aes) in [("chacha", false), ("aes", true)] {
-        let mut asking = Asking::new(&mut dice("ingress"), &INGRESS, &public_key(&EGRESS), &prologue(7), aes);
+        let mut asking = Asking::new(&mut dice("ingress"), &own(INGRESS), &public_key(&EGRESS), &prologue(7), aes);
         let open = asking.message();
-        let asked = Asked::read(&mut dice("egress"), &EGRESS, &prologue(7), aes, &open).expect("it is for us");
+        let asked = Asked::read(&mut dice("egress"), &own(EGRESS), &prologue(7), aes, &open).expect("it is for us");
         let (answer, mut egress) = asked.agree();
         let mut ingress = asking.agree(&answer).expect("it is the egress's");
         assert_eq!(public_key(&ephemeral("ingress")), open[..32]);

@@ -9,6 +9,7 @@ use crate::neighbours::{NOTICE_EVERY, Side};
 use crate::routing::Net;
 use crate::{GatewayEvent, PeerId};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use wavelane_base::{FlowId, Instant, ReadOutcome, Span};
 use wavelane_transport::seal::{Asked, Asking, FlowKeys, Heard, Opened, has_whole};
 use wavelane_wire::frame::{ANSWER_KEYS_LEN, Answered, OPEN_KEYS_LEN, Passage, Reach, Reason, Seal, Word};
@@ -251,8 +252,8 @@ impl Flows {
         if !choice && egress == net.peers.peer(peer).public_key {
             return None;
         }
-        let (private, aes) = (config.private_key, config.aes_hardware);
-        let asking = Asking::new(net.peers.dice(), &private, &egress, &around.prologue(), aes);
+        let (own, aes) = (Arc::clone(net.peers.statics()), config.aes_hardware);
+        let asking = Asking::new(net.peers.dice(), &own, &egress, &around.prologue(), aes);
         Some(Sealing::Asking(Box::new(asking)))
     }
 
@@ -275,8 +276,8 @@ impl Flows {
         if !self.labour.agree(now, peer.0, net.peers.late()) {
             return Err(Reason::NoRoom);
         }
-        let (private, aes) = (net.peers.config().private_key, net.peers.config().aes_hardware);
-        let asked = Asked::read(net.peers.dice(), &private, &around.prologue(), aes, &keys);
+        let (own, aes) = (Arc::clone(net.peers.statics()), net.peers.config().aes_hardware);
+        let asked = Asked::read(net.peers.dice(), &own, &around.prologue(), aes, &keys);
         let known = |caller: [u8; 32]| net.peers.config().knows(&caller);
         let Some(asked) = asked.ok().filter(|asked| known(asked.caller())) else { return self.refuse_keys() };
         let caller = Some(asked.caller());

@@ -1,7 +1,7 @@
 //! A new configuration for a running gateway: possible changes are applied without loss; a configuration with any other change is
 //! rejected as a whole.
 
-use super::setup::{hop_config, new_link, peer_keys};
+use super::setup::{hop_config, new_link, peer_keys, statics};
 use super::{Link, Neighbours, PeerState, lose_blocks};
 use crate::{Config, ConfigError, GatewayEvent, PeerConfig, PeerId};
 use wavelane_base::Instant;
@@ -102,6 +102,7 @@ impl Neighbours {
         }
         self.cursor = 0;
         self.config = config;
+        self.statics = statics(&self.config);
         for (peer, before) in lanes.into_iter().enumerate() {
             // For a new or returning peer, only the number of its lanes is known.
             let had = self.links[peer].lanes();

@@ -2,13 +2,14 @@
 
 use super::Link;
 use crate::{Config, LaneConfig, PacketConfig, PeerConfig, grants};
+use std::sync::Arc;
 use wavelane_base::{Address, Carrier, Entropy, Instant, Octets};
 use wavelane_services::Services;
 use wavelane_services::hop::HopConfig;
 use wavelane_services::packet::PacketsConfig;
 use wavelane_settings::LaneKnobs;
 use wavelane_transport::link::{LaneOptions, LinkConfig};
-use wavelane_transport::session::{PeerKeys, Way};
+use wavelane_transport::session::{PeerKeys, Statics, Way};
 
 /// What carries datagrams of `lane` to `address`; a packet is never longer than the configuration allows.
 pub(super) fn carrier(config: &Config, lane: &LaneConfig, address: Option<Address>) -> Carrier {
@@ -30,6 +31,13 @@ pub(super) fn new_link(
     dice: Entropy,
 ) -> Link {
     Link::new(now, link_config(config, peer), Services::new(hop_config(config, peer), packets), dice)
+}
+
+/// Who may be the other edge of a sealed flow is known beforehand.
+pub(super) fn statics(config: &Config) -> Arc<Statics> {
+    let peers = config.peers.iter().map(|peer| peer.public_key);
+    let edges = peers.chain(config.edges.iter().map(|edge| edge.public_key));
+    Statics::new(config.private_key, edges.filter(|_| config.seal))
 }
 
 pub(super) fn peer_keys(peer: &PeerConfig) -> PeerKeys {

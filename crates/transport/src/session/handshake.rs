@@ -60,13 +60,8 @@ impl Sessions {
         };
         let p = &mut self.peers[peer];
         let preshared = p.keys.preshared_key.unwrap_or(NO_PRESHARED_KEY);
-        let mut noise = noise::initiator(
-            &mut self.entropy,
-            &self.private_key,
-            &p.keys.public_key,
-            &preshared,
-            &noise::prologue(index),
-        );
+        let mut noise =
+            noise::initiator(&mut self.entropy, &self.statics, &p.keys.public_key, &preshared, &noise::prologue(index));
         let mut out = [0; HANDSHAKE_MAX];
         let len = noise.write_message(&payload.to_bytes(), &mut out).expect("the first message fits its buffer");
         let mut message = [&[kind::HANDSHAKE_INIT, WIRE_VERSION][..], &index.to_be_bytes(), &out[..len]].concat();
@@ -161,7 +156,7 @@ impl Sessions {
             self.due.insert(peer);
             return Ok(Incoming::Handled);
         }
-        let mut noise = noise::responder(&mut self.entropy, &self.private_key, &noise::prologue(message.sender));
+        let mut noise = noise::responder(&mut self.entropy, &self.statics, &noise::prologue(message.sender));
         let mut payload = [0; HANDSHAKE_MAX];
         let len = noise.read_message(message.noise, &mut payload).map_err(|_| DropReason::Forged)?;
         let public_key: [u8; 32] =

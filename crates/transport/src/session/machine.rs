@@ -3,7 +3,7 @@
 use super::handshake::ReplyOut;
 use super::keylog::KeyLog;
 use super::mac::{Guard, MacKeys};
-use super::noise::public_key;
+use super::noise::{Statics, public_key};
 use super::peer::{Peer, WayOut};
 use super::{
     DropReason, EVENTS_MAX, Incoming, LANES_MAX, NOTICE_WINDOW, NOTICES_PER_WINDOW_MAX, Origin, REJECT_AFTER,
@@ -11,13 +11,14 @@ use super::{
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use wavelane_base::{Address, Entropy, Instant, PortId, Wakeup};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, OPEN_LEN_LEN, TAG_LEN, kind};
 use wavelane_wire::keylog::LoggedKey;
 
 /// Every key and handshake of one node.
 pub struct Sessions {
-    pub(super) private_key: [u8; 32],
+    pub(super) statics: Arc<Statics>,
     pub(super) public_key: [u8; 32],
     pub(super) boot_epoch: u64,
     pub(super) aes: bool,
@@ -47,7 +48,8 @@ impl Sessions {
     pub fn new(now: Instant, config: SessionsConfig, mut entropy: Entropy) -> Self {
         let public_key = public_key(&config.private_key);
         Self {
-            private_key: config.private_key,
+            // Handshakes with peers are rare.
+            statics: Statics::new(config.private_key, []),
             public_key,
             boot_epoch: config.boot_epoch,
             aes: config.aes,

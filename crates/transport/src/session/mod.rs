@@ -34,7 +34,7 @@ pub(crate) use handshake::NO_PRESHARED_KEY;
 pub use keylog::KEYS_MAX;
 pub use keys::{OpenOctets, digest_of};
 pub use machine::Sessions;
-pub use noise::{generate, public_key};
+pub use noise::{Statics, generate, public_key};
 
 use core::ops::Range;
 use std::net::IpAddr;
