@@ -204,7 +204,7 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     // Reading the file again: exemptions change, interfaces do not.
     let config = world.dir.join("proxy.toml");
     edit(&config, "\"port 22\", ", "");
-    edit(&config, "connections_max = 1", "connections_max = 10");
+    edit(&config, "connections_max = 1", "log = \"error\"\nconnections_max = 10");
     assert_eq!(reload(&proxy), None);
     let _ssh = open(&world, &world.client, "10.3.0.2:22");
     assert_eq!(taken(), 2);
@@ -215,6 +215,7 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     assert!(says(&mut open(&world, &world.client, "10.3.0.2:7")).is_ok());
     // Asked while it is still at it, it does so once more.
     edit(&config, "colour = 1", "interfaces = [\"lan0\"]");
+    edit(&config, "\"error\"", "\"warning\"");
     let pid = proxy.child.id().to_string();
     for _ in 0..20 {
         assert!(std::process::Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
@@ -226,6 +227,8 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     proxy.wait_log("net.ipv4.conf.all.src_valid_mark is 1");
     world.sh(&world.a, "sysctl -qw net.ipv4.ip_forward=0");
     proxy.wait_log("net.ipv4.ip_forward is 0");
+    // Each reload but those refused had a level of the log above that of its line.
+    assert!(!proxy.log().contains("reloaded"), "{}", proxy.log());
 }
 
 fn a_crash_resets_what_is_open_and_new_connections_go_plainly_or_are_refused(engine: &str) {
