@@ -122,6 +122,9 @@ fn plain_connections_of_a_dead_gateway_stay_plain() {
     world.serve(7, echo);
     let (mut a, b) = both(&world, "open", (true, true));
     says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    // Whose SYN passes while the far gateway's rules change, waits for its repeat.
+    wait_for("the far gateway to take connections", || b.status().peers.iter().all(|peer| peer.up && !peer.given_back));
+    pause(DONE);
     a.kill();
     // The far gateway does not know yet, and need not.
     assert!(b.stayed_up(), "{}", b.log());
