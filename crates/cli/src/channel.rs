@@ -36,7 +36,7 @@ pub(crate) struct ChannelArgs {
 
 /// Carries datagrams over a scenario's channel.
 pub(crate) fn channel(args: &ChannelArgs) -> Outcome {
-    let scenario = crate::run::loaded(&args.file, &args.settings, args.seed)?;
+    let scenario = crate::run::loaded(&args.file, &args.settings, args.seed)?.with_moves();
     let found = args.to.to_socket_addrs().map_err(|e| {
         let named =
             args.to.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());

@@ -72,7 +72,7 @@ pub(super) fn lane_lines(word: &str) -> Result<Vec<String>, CommandError> {
 /// A lane's table from its word.
 fn lane(word: &str) -> Result<LaneTable, String> {
     let mut table = LaneTable::default();
-    for part in word.split(',') {
+    for part in word.split(',').map(str::trim) {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
         let text = |field: &mut Option<String>| match (value, field.replace(value.to_owned())) {
             ("", _) => Err(format!("nothing stands behind '{key}='")),
@@ -87,6 +87,10 @@ fn lane(word: &str) -> Result<LaneTable, String> {
             ("out", false) => table.direction = Some(Directions::Out),
             ("in", false) => table.direction = Some(Directions::In),
             (place, false) if place.contains(':') && table.address.is_none() => table.address = Some(place.to_owned()),
+            (place, false) if place.contains('.') => {
+                let place = text::line(place, SHOWN);
+                return Err(format!("'{place}' has no port: write HOST:PORT, such as {place}:4780"));
+            }
             _ => return Err(format!("'{}' is none of its parts: write {LANE_WORD}", text::line(part, SHOWN))),
         }
     }
