@@ -55,8 +55,7 @@ pub(crate) fn feed(input: &[u8]) -> (u64, u64) {
         }
         let mut buf = [0; 1200];
         let mut w = Writer::new(&mut buf);
-        let (w, carried, budget) = (&mut w, &mut flying, &mut budget);
-        hop.fill(now, Class::Bulk, &mut Datagram { w, carried, open: None, others_wait: false, budget });
+        hop.fill(now, Class::Bulk, &mut Datagram { w: &mut w, carried: &mut flying, open: None, budget: &mut budget });
         if let Some(carried) = (!flying.is_empty()).then(|| flying.swap_remove(usize::from(wait) % flying.len())) {
             if wait & 1 == 0 { hop.delivered(now, carried) } else { hop.lost(now, carried) }
         }
