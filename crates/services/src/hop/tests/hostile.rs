@@ -32,8 +32,6 @@ fn accepted() -> Lone {
 #[test]
 fn a_thousand_half_open_flows_stay_within_the_table() {
     let mut hop = Lone::new(HopConfig { flows_max: 100, pool: Octets::new(1 << 20), ..HopConfig::default() });
-    // Refusals that come every millisecond are more than half of it.
-    hop.set_path(PathView { rate: Rate::from_bps(250_000), ..PathView::default() });
     let mut carried = Vec::new();
     for n in 0..1_000 {
         hop.handle_frame(ms(n), &open(n));
