@@ -80,9 +80,7 @@ impl Services {
 
     fn fill_blocks(&mut self, now: Instant, class: Class, fill: &mut Fill<'_, '_, Load>) {
         let open = if fill.may_be_open { Some(&mut fill.open) } else { None };
-        let others_wait = self.packets.as_ref().and_then(Packets::wants) == Some(Class::Bulk);
-        let (carried, budget) = (&mut fill.load.blocks, &mut *fill.budget);
-        let mut out = hop::Datagram { w: fill.w, carried, open, others_wait, budget };
+        let mut out = hop::Datagram { w: fill.w, carried: &mut fill.load.blocks, open, budget: fill.budget };
         self.blocks.fill(now, class, &mut out);
     }
 }

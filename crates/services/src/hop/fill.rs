@@ -10,7 +10,7 @@ use super::sure::sends_max;
 use super::types::{Carried, Item};
 use wavelane_base::RangeSet;
 use wavelane_base::{Class, Instant};
-use wavelane_transport::{Bulk, Digest, RepairBudget, VERY_THIN};
+use wavelane_transport::{Digest, RepairBudget, VERY_THIN};
 use wavelane_wire::Writer;
 use wavelane_wire::codec::varint_len;
 use wavelane_wire::datagram::OPEN_LEN_LEN;
@@ -54,8 +54,6 @@ pub struct Datagram<'a, 'w> {
     pub carried: &'a mut Vec<Carried>,
     /// Whether the last octets may be left open for others to overhear, and how many of them are to be.
     pub open: Option<&'a mut usize>,
-    /// Whether bulk of another service waits.
-    pub others_wait: bool,
     /// The link's account: first transmissions credit it, retransmissions and copies debit it.
     pub budget: &'a mut RepairBudget,
 }
@@ -122,8 +120,7 @@ impl Hop {
                 self.settle(name);
                 self.greeters.advance();
             }
-            let alone = !out.others_wait && self.bulk() == Bulk::None;
-            self.greetings.spend(now, &self.path, (out.w.len() - before) as u64, alone);
+            self.greetings.spend(now, &self.path, (out.w.len() - before) as u64);
         }
         true
     }

@@ -4,10 +4,8 @@
 use wavelane_base::{Instant, Octets, Rate};
 use wavelane_transport::PathView;
 
-/// Opens, Answers and Forgets take this share of the lane at the most while data waits ...
+/// Opens, Answers and Forgets take this share of the lane at the most ...
 const SHARE: (u64, u64) = (1, 8);
-/// ... and this while none does: so much of it stays free that data that comes meanwhile waits for none of them ...
-const SHARE_ALONE: (u64, u64) = (1, 2);
 /// ... after this many octets at once: more than a browser requests in one go.
 const BURST: u64 = 8 << 10;
 /// Charged per frame in addition to its octets: its part of a datagram's headers and of the ack.
@@ -33,10 +31,9 @@ impl Greetings {
     pub(super) fn tick(&mut self, now: Instant) {
         self.closed_until = self.closed_until.filter(|at| *at > now);
     }
-    /// A frame was written. `alone`: no data waits.
-    pub(super) fn spend(&mut self, now: Instant, path: &PathView, octets: u64, alone: bool) {
-        let (part, of) = if alone { SHARE_ALONE } else { SHARE };
-        let rate: Rate = path.rate.scale(part, of);
+    /// A frame was written.
+    pub(super) fn spend(&mut self, now: Instant, path: &PathView, octets: u64) {
+        let rate: Rate = path.rate.scale(SHARE.0, SHARE.1);
         self.paid_at = self.paid_at.max(now) + rate.time_for(Octets::new(octets + OVERHEAD));
         let ahead = rate.time_for(Octets::new(BURST));
         let opens = Instant::from_nanos(self.paid_at.as_nanos().saturating_sub(ahead.as_nanos()));

@@ -56,30 +56,3 @@ fn a_browsers_worth_of_flows_is_opened_at_once() {
     let asked = world.events[1].iter().filter(|e| matches!(e, HopEvent::Incoming { .. })).count();
     assert_eq!(asked, flows.len());
 }
-
-/// How many of 2,000 flows over 1 Mbit/s are asked for in a second, beside a transfer that never ends or alone.
-fn asked_in_a_second(beside_bulk: bool) -> usize {
-    let pipe = Pipe { rate: Rate::from_bps(1_000_000), delay: Span::from_millis(5), ..Pipe::default() };
-    let config = HopConfig { flows_max: 4_096, pool: Octets::new(4 << 20), ..HopConfig::default() };
-    let mut world = World::new(5, pipe, config);
-    let mut stream = beside_bulk.then(|| Stream::new(world.open_accepted(), 0, 1 << 30));
-    // By then it is no small exchange any more.
-    let began = world.now + Span::from_secs(1);
-    for opens in [0, 2_000] {
-        let until = if opens == 0 { began } else { began + Span::from_secs(1) };
-        (0..opens).for_each(|_| _ = world.hops[0].open(world.now, source(), target(), None).unwrap());
-        world.events[1].clear();
-        while world.now < until {
-            stream.iter_mut().for_each(|stream| stream.pump(&mut world));
-            world.step(until.min(world.now + Span::from_millis(5)));
-        }
-    }
-    world.events[1].iter().filter(|e| matches!(e, HopEvent::Incoming { .. })).count()
-}
-
-#[test]
-fn without_bulk_opens_take_half_of_the_lane() {
-    let (alone, beside) = (asked_in_a_second(false), asked_in_a_second(true));
-    assert!(alone > 2 * beside, "{alone} alone, {beside} beside bulk");
-    assert!(alone < 2_000 && beside > 50, "{alone} alone, {beside} beside bulk");
-}

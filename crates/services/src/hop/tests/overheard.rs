@@ -193,7 +193,7 @@ fn only_the_bytes_of_sealed_flows_across_relays_are_open() {
         let (mut buf, mut carried, mut open) = ([0; MTU_PAYLOAD], Vec::new(), 0);
         let mut w = Writer::new(&mut buf);
         let Lone { hop, budget } = &mut world.hops[0];
-        let mut out = Datagram { w: &mut w, carried: &mut carried, open: Some(&mut open), others_wait: false, budget };
+        let mut out = Datagram { w: &mut w, carried: &mut carried, open: Some(&mut open), budget };
         assert!(hop.fill(now, Class::Bulk, &mut out));
         let len = w.len();
         let Some(Ok(Frame::Data { offset, bytes, .. })) = Frames::new(&buf[..len]).last() else { panic!("no data") };
