@@ -625,7 +625,12 @@ fn readable<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
         match value {
             serde_json::Value::String(text) => *text = wavelane_base::text::line(text, TEXT_SHOWN).into_owned(),
             serde_json::Value::Array(all) => all.iter_mut().for_each(each),
-            serde_json::Value::Object(all) => all.values_mut().for_each(each),
+            serde_json::Value::Object(all) => {
+                let shown =
+                    |(key, value): (String, _)| (wavelane_base::text::line(&key, TEXT_SHOWN).into_owned(), value);
+                *all = std::mem::take(all).into_iter().map(shown).collect();
+                all.values_mut().for_each(each);
+            }
             _ => {}
         }
     }

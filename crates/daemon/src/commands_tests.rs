@@ -286,6 +286,8 @@ fn texts_of_whoever_holds_the_socket_are_cut_and_keep_to_their_line() {
     assert!(read.name.starts_with("a\\nbx") && read.name.chars().count() < TEXT_SHOWN + 40, "{}", read.name);
     assert!(!read.to_string().contains("a\nb"));
     assert_eq!(read.uptime_s, 7.5);
+    let keys: serde_json::Value = readable("{\"a\\nb\": {\"c\\u001bd\": 1}}").unwrap();
+    assert_eq!(keys.to_string(), r#"{"a\\nb":{"c\\u{1b}d":1}}"#);
 }
 
 #[test]

@@ -90,7 +90,9 @@ impl Log {
             self.tokens = self.tokens.saturating_add(u32::try_from(earned).unwrap_or(u32::MAX)).min(BURST);
             self.refilled += REFILL.times(earned);
         }
-        if self.tokens == 0 {
+        // Whoever can cause decisions hides no warning behind them.
+        let kept = if level(text).0 == LogLevel::Debug { BURST / 2 } else { 0 };
+        if self.tokens <= kept {
             self.suppressed += 1;
             self.suppressed_ever += 1;
             return None;
@@ -245,7 +247,9 @@ fn written(at: u64, line: &str, reader: &Reader) -> String {
 
 /// A line as the journal takes it with fields: a peer's name stands in quotes, and holds none.
 fn fields(line: &str) -> String {
-    let peer = line.split_once("peer '").and_then(|(_, rest)| rest.split_once('\''));
+    // Only the subject's: what others say may quote a name.
+    let said = line.strip_prefix(level(line).1).unwrap_or(line);
+    let peer = said.strip_prefix("peer '").and_then(|rest| rest.split_once('\''));
     let peer = peer.map(|(name, _)| format!("WAVELANE_PEER={name}\n")).unwrap_or_default();
     format!("MESSAGE={line}\nPRIORITY={}\nSYSLOG_IDENTIFIER=wavelaned\n{peer}", level(line).2)
 }

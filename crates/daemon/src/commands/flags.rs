@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(lines(word).unwrap(), wanted, "{word}");
         }
         for (word, why) in [
-            ("192.0.2.7", "is none of its parts"),
+            ("192.0.2.7", "has no port: write HOST:PORT, such as 192.0.2.7:4780"),
             ("", "is none of its parts"),
             ("a:1,b:2", "'b:2' is none of its parts"),
             ("a:1,devise=x", "'devise=x' is none of its parts: write [HOST:PORT][,device=NAME]"),
