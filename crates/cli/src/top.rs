@@ -172,9 +172,9 @@ impl View {
         for peer in &now.peers {
             let earlier = before.and_then(|before| before.peers.iter().find(|p| p.name == peer.name));
             lanes.push(of_peer(earlier, peer, seconds));
-            sums = [sums[0] + peer.traffic.received_bytes, sums[1] + peer.traffic.sent_bytes];
+            sums = added(sums, peer);
             if let (Some(sums), Some(p)) = (&mut sums_before, earlier) {
-                *sums = [sums[0] + p.traffic.received_bytes, sums[1] + p.traffic.sent_bytes];
+                *sums = added(*sums, p);
             }
             if peer.lanes.len() > 1 {
                 let at = |place: usize| earlier.and_then(|p| p.lanes.get(place));
@@ -326,6 +326,11 @@ fn cut(text: &str, width: usize) -> String {
     format!("{head}…{end}")
 }
 
+/// Received and sent, with those of one more peer.
+fn added(sums: [u64; 2], peer: &Peer) -> [u64; 2] {
+    [sums[0].saturating_add(peer.traffic.received_bytes), sums[1].saturating_add(peer.traffic.sent_bytes)]
+}
+
 fn of_peer(before: Option<&Peer>, p: &Peer, seconds: f64) -> Fields {
     let t = p.traffic;
     [
@@ -368,7 +373,7 @@ fn flows(before: Option<&Report>, now: &Report, seconds: f64) -> Vec<Fields> {
         .unwrap_or_default();
     let moved = |f: &wavelane_daemon::status::FlowReport| {
         let was = earlier.get(&(&*f.source, &*f.target)).copied();
-        was.map_or(0, |was| (f.out_bytes + f.in_bytes).saturating_sub(was.0 + was.1))
+        was.map_or(0, |was| f.out_bytes.saturating_add(f.in_bytes).saturating_sub(was.0.saturating_add(was.1)))
     };
     let mut list: Vec<_> = now.flow_list.iter().collect();
     // Stable: equal ones stay in the document's order.
@@ -402,7 +407,8 @@ fn connections(before: Option<&proxy::Report>, now: &proxy::Report, seconds: f64
         list.iter().map(|c| ((&*c.source, &*c.target), moved(c))).collect();
     let was = |c: &proxy::Connection| earlier.get(&(&*c.source, &*c.target)).copied();
     let mut list: Vec<_> = now.connection_list.iter().collect();
-    let (sum, of) = (|(up, down): (u64, u64)| up + down, |c: &proxy::Connection| was(c).unwrap_or(moved(c)));
+    let (sum, of) =
+        (|(up, down): (u64, u64)| up.saturating_add(down), |c: &proxy::Connection| was(c).unwrap_or(moved(c)));
     // Stable: equal ones stay in the document's order.
     list.sort_by_key(|c| std::cmp::Reverse(sum(moved(c)).saturating_sub(sum(of(c)))));
     let trip = |half: &Option<proxy::Half>| ms(half.as_ref().and_then(|half| half.rtt_ms));

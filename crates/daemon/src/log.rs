@@ -162,7 +162,12 @@ impl Pen {
     }
     /// Writes a line soon, or counts it as lost.
     pub fn put(&self, text: &str) {
-        let line = || Order::Line(wall_nanos(), printable(text));
+        // The end of a fault's line tells its level.
+        let cut = || match text.strip_suffix(FAULT) {
+            Some(what) => printable(what) + FAULT,
+            None => printable(text),
+        };
+        let line = || Order::Line(wall_nanos(), cut());
         if self.has(level(text).0) && self.orders.try_send(line()).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -257,7 +262,12 @@ fn fields(line: &str) -> String {
 /// The writer's whole life.
 fn write_all(queue: &Receiver<Order>, (out, reader): (&mut impl Write, &Reader), lost: &AtomicU64) {
     let mut put = |at: u64, line: &str| match reader {
-        Reader::Journal(Some(native)) if native.send(fields(line).as_bytes()).is_ok() => Ok(()),
+        // Of a datagram whose sender has ended the journal does not know the unit: last words take the stream.
+        Reader::Journal(Some(native))
+            if level(line).0 != LogLevel::Error && native.send(fields(line).as_bytes()).is_ok() =>
+        {
+            Ok(())
+        }
         // One call per line, so that none is torn.
         _ => out.write_all(written(at, line, reader).as_bytes()),
     };
@@ -359,7 +369,8 @@ mod tests {
         assert_eq!(plain.lines().take(3).collect::<Vec<_>>(), wanted);
         assert_eq!(level(&format!("panicked{FAULT}")).2, 2);
         let (journal, native) = UnixDatagram::pair().unwrap();
-        assert_eq!(wrote(&LINES, LogLevel::Info, Reader::Journal(Some(native))), "");
+        let by_stream = wrote(&LINES, LogLevel::Info, Reader::Journal(Some(native)));
+        assert_eq!(by_stream, "<3>wavelaned: error: end\n", "last words");
         let mut record = [0; 200];
         let mut next = || {
             let len = journal.recv(&mut record).unwrap();

@@ -402,7 +402,7 @@ impl fmt::Display for Report {
             "flows {}, connections {}, waiting for the far server {}",
             self.flows, self.door.connections, self.door.pending
         )?;
-        if self.flows_relayed + self.flows_lost_way > 0 {
+        if self.flows_relayed > 0 || self.flows_lost_way > 0 {
             writeln!(f, "passing on {} flows; {} wait to be taken up again", self.flows_relayed, self.flows_lost_way)?;
         }
         self.flows(f)?;

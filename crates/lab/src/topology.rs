@@ -193,16 +193,19 @@ impl Plan {
 
     /// The address at which others reach `node`: the one on its first channel.
     pub(crate) fn address_of(&self, node: usize) -> Option<Ipv4Addr> {
-        self.wires.iter().find_map(|w| w.end_of(node).map(|end| w.addresses[end]))
+        self.wires_of_now(node).find_map(|w| w.end_of(node).map(|end| w.addresses[end]))
     }
 
     /// Whether `node` can reach `to` at all.
     pub(crate) fn reaches(&self, node: usize, to: usize) -> bool {
         node == to
             || self.wires.iter().any(|w| w.end_of(node).is_some() && w.end_of(to).is_some())
-            || self.routes[node]
-                .iter()
-                .any(|r| self.wires.iter().find(|w| w.end_of(to).is_some()).is_some_and(|w| w.prefix() == r.prefix))
+            || self.routes[node].iter().any(|r| self.wires_of_now(to).next().is_some_and(|w| w.prefix() == r.prefix))
+    }
+
+    /// The wires of a node, but for one that it moves to later.
+    fn wires_of_now(&self, node: usize) -> impl Iterator<Item = &Wire> {
+        self.wires.iter().filter(move |w| w.end_of(node).is_some_and(|end| !(w.later && w.mobile == Some(end))))
     }
 }
 

@@ -51,7 +51,9 @@ pub(super) fn named(why: ConfigError, args: &InitArgs) -> CommandError {
     let keys = keys.chain([(format!("{of_peer}: address"), "--peer-address".into())]);
     let keys =
         keys.chain([(format!("{of_peer}: routes"), "--route".into()), (format!("{of_peer}: lane"), "--lane".into())]);
-    let found = lanes.chain(keys).find_map(|(key, flag)| Some(flag + said.strip_prefix(&key)?));
+    // Lane 1 is not lane 10.
+    let rest = |key: &str| said.strip_prefix(key).filter(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
+    let found = lanes.chain(keys).find_map(|(key, flag)| Some(flag + rest(&key)?));
     CommandError::Flag(found.unwrap_or(said))
 }
 

@@ -241,7 +241,8 @@ impl Daemon {
         let Some(up) = bound.socket.medium.device.is_up(&name) else { return };
         if let Some(unsaid) = bound.up.turn(self.now, up) {
             let what = if up { "set up again" } else { "set down: its lane carries nothing until it is set up" };
-            self.say(&format!("device '{name}' is {what}{}", Changes::unsaid(unsaid)));
+            let said = format!("device '{name}' is {what}{}", Changes::unsaid(unsaid));
+            if up { self.say(&said) } else { self.warn(&said) }
         }
     }
     /// Closes sockets whose device or address has gone, and reopens those whose device and address are there, or whose device was
@@ -288,8 +289,9 @@ impl Daemon {
                 }
             }
             self.tell_port(port);
+            let works = matches!(opened, Some(Ok(())));
             if let Some(said) = port_news(&look, &bound.socket, opened, there) {
-                self.say(&said);
+                if works { self.say(&said) } else { self.warn(&said) }
             }
         }
     }

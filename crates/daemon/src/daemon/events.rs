@@ -63,7 +63,7 @@ impl Daemon {
             None => self.notices_told.take(now),
         };
         if let Some(unsaid) = unsaid {
-            self.say(&format!("{text}{}", Changes::unsaid(unsaid)));
+            self.warn(&format!("{text}{}", Changes::unsaid(unsaid)));
         }
     }
 

@@ -8,7 +8,7 @@ pub(crate) use device::LineDevice;
 
 use crate::changes::Allowance;
 use crate::config::SerialIp;
-use crate::log::Pen;
+use crate::log::{Pen, WARNING};
 use crate::system::serial::PacedLine;
 use device::Loss;
 use flow::Waiting;
@@ -310,18 +310,21 @@ impl IpLine {
         }
     }
     fn tell(&mut self, what: &str) {
+        self.tell_as("", what);
+    }
+    fn tell_as(&mut self, level: &str, what: &str) {
         let unsaid = match self.told.take(realtime::now()) {
             None => return,
             Some(0) => String::new(),
             Some(lines) => format!(" ({lines} lines before were not logged)"),
         };
-        self.pen.put(&format!("[serial]: {what}{unsaid}"));
+        self.pen.put(&format!("{level}[serial]: {what}{unsaid}"));
     }
     /// Nothing passes, and why; logged once.
     fn refuse(&mut self, why: String) {
         let is_new = self.state.unused.as_ref() != Some(&why);
         if is_new {
-            self.tell(&why);
+            self.tell_as(WARNING, &why);
         }
         self.state.unused = Some(why);
         // What waited would arrive long after its time.

@@ -29,10 +29,10 @@ impl Peer {
             return None;
         }
         let t = &self.traffic;
-        if t.sent_packets + t.received_packets < PACKETS_MIN {
+        if t.sent_packets.saturating_add(t.received_packets) < PACKETS_MIN {
             return Some("helps: not known yet, too little has crossed".into());
         }
-        let lost: u64 = self.lanes.iter().map(|lane| lane.lost_packets).sum();
+        let lost = self.lanes.iter().fold(0_u64, |sum, lane| sum.saturating_add(lane.lost_packets));
         let out = (lost as f64 / t.sent_packets.max(1) as f64).max(self.loss);
         let worst = out.max(self.loss_in);
         let shares = format!(

@@ -48,6 +48,20 @@ pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
             return Err(format!("[mobility.{}] needs the program {program}: {remedy}", first.name));
         }
     }
+    let kept = scenario.moves.iter().find(|of| of.address == MovedAddress::Kept);
+    if let Some(of) = kept.filter(|_| !wavelane_host::tun::may_open()) {
+        return Err(format!(
+            "[mobility.{}] keeps its address, which wants /dev/net/tun: run as root, or write address = \"new\"",
+            of.name
+        ));
+    }
+    let asked = |of: &&Move| of.address == MovedAddress::New && scenario.flows.iter().any(|flow| flow.to == of.node);
+    if let Some(of) = scenario.moves.iter().find(asked) {
+        return Err(format!(
+            "[mobility.{}] takes '{}' a new address, by which no flow to it asks: write address = \"kept\"",
+            of.name, of.node
+        ));
+    }
     let is_gateway = |of: &&Move| scenario.node(&of.node).is_some_and(|node| node.kind == NodeKind::Gateway);
     match stack.family {
         Family::Tcp | Family::Udp => Ok(()),

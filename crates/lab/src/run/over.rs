@@ -42,7 +42,7 @@ impl Run<'_> {
                 looked = realtime::now();
                 let broken = self.world.fault().map(|said| LabError::Failed { program: "the lab".into(), said });
                 let gateways = self.gateways.as_mut().map_or(Ok(()), crate::gateways::Gateways::check);
-                if let Some(error) = broken.or(gateways.err()) {
+                if let Some(error) = broken.or(self.mobiles.check().err()).or(gateways.err()) {
                     break Err(error);
                 }
             }
