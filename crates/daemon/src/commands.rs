@@ -640,7 +640,8 @@ fn readable<T: serde::de::DeserializeOwned>(text: &str) -> Option<T> {
 }
 
 fn read_report(path: &Path, text: &str) -> Result<status::Report, CommandError> {
-    readable(text).ok_or_else(|| match proxy_report(text) {
+    let known = readable(text).filter(|report: &status::Report| report.format == status::FORMAT);
+    known.ok_or_else(|| match proxy_report(text) {
         Some(_) => CommandError::OfProxy(path.to_path_buf()),
         None => CommandError::StrangeAnswer(path.to_path_buf()),
     })

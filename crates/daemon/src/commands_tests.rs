@@ -224,6 +224,9 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
         (lanes(&["a:1", "a:1"]), "--lane 'a:1': is the same path as lane 1"),
         (lanes(&["a:1", "b:2,local=x"]), "--lane 'b:2,local=x': local: 'x' is not address:port"),
         (lanes(&["local=192.0.2.1:4781,in"]), "--lane: nothing leads to the peer"),
+        (lanes(&["b\nc:1"]), "--lane 'b\\nc:1': "),
+        (lanes(&["a:1,device=x\ny"]), "--lane 'a:1,device=x\\ny': "),
+        (called("b\nc"), "--peer-address: 'b\\nc' is not"),
         (lanes(&["a:1,in"]), "--lane 'a:1,in': address: nothing leaves"),
         (lanes(&["a:1,local=0.0.0.0:4780"]), "--lane 'a:1,local=0.0.0.0:4780': local: 0.0.0.0:4780 has the port of"),
         (InitArgs { peer_address: Some("a:1".into()), ..lanes(&["b:1"]) }, "--peer-address stands beside --lane: "),
@@ -280,8 +283,12 @@ fn status_without_a_daemon_names_a_remedy() {
 #[test]
 fn texts_of_whoever_holds_the_socket_are_cut_and_keep_to_their_line() {
     let long = format!("a\nb{}", "x".repeat(64 << 10));
-    let report = status::Report { name: long, uptime_s: 7.5, ..status::Report::default() };
+    let format = status::FORMAT.to_owned();
+    let report = status::Report { format, name: long, uptime_s: 7.5, ..status::Report::default() };
     let text = serde_json::to_string(&report).unwrap();
+    let later = text.replace("wavelane-status/1", "wavelane-status/99");
+    let said = read_report(Path::new("/socket"), &later).unwrap_err().to_string();
+    assert!(said.contains("not a status document") && said.contains("of this version"), "{said}");
     let read = read_report(Path::new("/socket"), &text).unwrap();
     assert!(read.name.starts_with("a\\nbx") && read.name.chars().count() < TEXT_SHOWN + 40, "{}", read.name);
     assert!(!read.to_string().contains("a\nb"));

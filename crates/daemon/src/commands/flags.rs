@@ -12,6 +12,8 @@ pub(super) const LANE_WORD: &str = "[HOST:PORT][,device=NAME][,local=ADDRESS:POR
 const SUCH: &str = "such as 10.9.0.1/24 or fd00:9::1/64";
 /// Characters of a flag's value in a message.
 const SHOWN: usize = 120;
+/// Characters of such a message.
+const SAID: usize = 2_000;
 
 /// What the keys of a file are called as flags.
 const KEYS: [(&str, &str); 16] = [
@@ -54,7 +56,8 @@ pub(super) fn named(why: ConfigError, args: &InitArgs) -> CommandError {
     // Lane 1 is not lane 10.
     let rest = |key: &str| said.strip_prefix(key).filter(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
     let found = lanes.chain(keys).find_map(|(key, flag)| Some(flag + rest(&key)?));
-    CommandError::Flag(found.unwrap_or(said))
+    // A value's line feed begins no line of its own here either.
+    CommandError::Flag(text::line(&found.unwrap_or(said), SAID).into_owned())
 }
 
 /// A flag as it was given.
