@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use wavelane_settings::{
     EDGE, FORWARD, File, GATEWAY, GATEWAY_TABLE, Group, INTERCEPT, Knob, LANE, LINK, MOBILITY, PEER, PROXY, SERIAL,
-    SHAPER, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL,
+    SHAPER, SHAPERS, SIDE, SIDE_TABLE, TCP, TUN, TUNNEL,
 };
 
 pub(crate) const USAGE: &str =
@@ -154,11 +154,12 @@ fn list(inner: &str) -> String {
     format!("{{\"type\": \"array\", \"items\": {inner}}}")
 }
 
-fn document(title: &str, tables: &[(&str, String)]) -> String {
-    let tables: Vec<String> = tables.iter().map(|(key, schema)| format!("\"{key}\": {schema}")).collect();
+/// Of a file with these keys above its tables.
+fn document(title: &str, above: Keys, tables: &[(&str, String)]) -> String {
+    let keys = tables.iter().fold(above, |keys, (key, schema)| keys.below(key, schema));
     format!(
         "{{\n\"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n\"title\": \"{title}\",\n\"type\": \"object\",\n\"properties\": {{\n{}\n}}\n}}\n",
-        tables.join(",\n")
+        keys.properties.join(",\n")
     )
 }
 
@@ -168,6 +169,7 @@ fn scenario_schema() -> String {
     let side = Keys::default().below("tcp", &tcp).open();
     document(
         "Settings of a scenario: of gateways, of the links between them, of mobiles and of TCP",
+        Keys::default(),
         &[
             ("gateways", named(of(&GATEWAY, File::Scenario).below("sides", &list(&side)).open())),
             ("links", named(of(&LINK, File::Scenario).open())),
@@ -182,6 +184,7 @@ fn daemon_schema() -> String {
     let closed = |keys: Keys| list(&keys.closed());
     document(
         "wavelaned's files: of a gateway, of a proxy, of a shaper",
+        of(&SHAPERS, FILE),
         &[
             ("gateway", of(&GATEWAY_TABLE, FILE).with(&GATEWAY, FILE).closed()),
             ("peer", closed(of(&PEER, FILE).below("lane", &closed(of(&LANE, FILE))))),
@@ -227,6 +230,7 @@ mod tests {
         assert_eq!(gateway["idle"]["anyOf"][1]["const"], "off");
         assert_eq!(read["properties"]["gateway"]["required"], serde_json::json!(["name", "key"]));
         assert_eq!(read["properties"]["tun"]["additionalProperties"], false);
+        assert_eq!(read["properties"]["log"]["enum"][0], "info", "above a shaper's tables");
         let shaper = &read["properties"]["shaper"]["items"];
         assert_eq!(shaper["required"], serde_json::json!(["interface", "rate"]));
         let links: serde_json::Value = serde_json::from_str(&scenario_schema()).expect("JSON");

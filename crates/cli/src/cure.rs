@@ -93,7 +93,14 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
         told.tell()?;
         return Ok(0);
     }
-    let said = apply(&args.file, &file).map_err(Failure::refused)?;
+    let said = match apply(&args.file, &file, &|said| crate::tell(said)) {
+        Ok(said) => said,
+        // What was measured took its time, and holds all the same.
+        Err(why) => {
+            told.tell()?;
+            return Err(Failure::refused(why));
+        }
+    };
     said.lines().for_each(crate::tell);
     // What was set up stays, whatever becomes of the second measurement.
     let after = measured(&target, phases, args.seconds, &stop).inspect_err(|_| {

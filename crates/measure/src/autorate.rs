@@ -80,6 +80,20 @@ pub struct AutorateTerms {
 /// Default rise that counts as a queue (`cake-autorate`'s `delay_thr`).
 pub const RISE_DEFAULT: Span = Span::from_millis(30);
 
+/// Why the rate was changed last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AutorateCause {
+    /// Little is sent: it goes back to the middle.
+    #[default]
+    Idle,
+    /// It is filled, and the delay is as low as it is meant to be.
+    Room,
+    /// The delay is longer than that, or grows.
+    Queue,
+    /// No sample comes.
+    Silence,
+}
+
 /// A rise that stands: the delay, the highest rate since, and since when the rate is well below that.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
@@ -108,6 +122,7 @@ pub struct Autorate {
     window: VecDeque<(Instant, f64)>,
     /// The latest rise, in milliseconds.
     rise_ms: f64,
+    cause: AutorateCause,
     /// The least round trip of a question, in seconds; like the baseline it follows a rise.
     lag_s: Option<f64>,
     standing: Option<Standing>,
@@ -124,12 +139,18 @@ impl Autorate {
         let terms = AutorateTerms { most, middle: terms.middle.clamp(terms.least, most), ..terms };
         let rate = terms.middle.as_bps() as f64;
         let (window, gaps, baseline_ms, lag_s, standing) = (VecDeque::new(), Vec::new(), None, None, None);
-        Self { terms, rate, baseline_ms, window, rise_ms: 0.0, lag_s, standing, gaps, returned: now, heard: now }
+        let cause = AutorateCause::default();
+        Self { terms, rate, baseline_ms, window, rise_ms: 0.0, cause, lag_s, standing, gaps, returned: now, heard: now }
     }
 
     /// The rate for the shaper.
     pub fn rate(&self) -> Rate {
         Rate::from_bps(self.rate as u64)
+    }
+
+    /// Why it was changed last, and by how many milliseconds the delay is above its baseline.
+    pub fn cause(&self) -> (AutorateCause, f64) {
+        (self.cause, self.rise_ms)
     }
 
     /// How long after a question of so many octets the next one is asked.
@@ -221,7 +242,9 @@ impl Autorate {
         let most = apart_s * 1e3;
         let slope = if is_loaded { (CHANGE_MOST / most).min(CHANGE) * change.clamp(-most, most) } else { 0.0 };
         let swift = SWIFT_S / self.lag_s.map_or(SWIFT_S, |lag_s| lag_s.max(SWIFT_S));
-        self.rate *= exponential((level - slope) * swift);
+        let step = (level - slope) * swift;
+        self.cause = if step < 0.0 { AutorateCause::Queue } else { AutorateCause::Room };
+        self.rate *= exponential(step);
     }
 
     /// Whether a rise above the goal is a queue: one drains while the rate is well below what it was, unless the link is slower yet.
@@ -269,6 +292,7 @@ impl Autorate {
         let (down, up) = (self.rate * (1.0 - RETURN), self.rate * (1.0 + RETURN));
         self.rate = if self.rate > middle { down.max(middle) } else { up.min(middle) };
         self.returned = now;
+        self.cause = AutorateCause::Idle;
     }
 
     /// Time passed without a sample. Returns the new rate.
@@ -279,6 +303,7 @@ impl Autorate {
             self.standing = None;
             self.window.clear();
             self.rate = self.terms.middle.as_bps() as f64;
+            self.cause = AutorateCause::Silence;
         }
         self.rate()
     }

@@ -256,3 +256,26 @@ fn a_long_round_trip_makes_no_swings() {
         assert!(goodput > 0.7 * near && p95 < 19.0 * back as f64, "{back}: {goodput} of {near}, {p95} ms");
     }
 }
+
+#[test]
+fn the_cause_of_a_change_is_known() {
+    let mut estimator = Autorate::new(Instant::ZERO, terms(2.0, 10.0, 40.0));
+    let mut tick = 0;
+    let mut cause = |delay_ms: Option<f64>, carried: f64, for_ms: u64| {
+        let until = tick + for_ms;
+        while tick < until {
+            tick += 50;
+            let now = Instant::from_millis(tick);
+            match delay_ms {
+                Some(delay) => estimator.sample(now, Instant::from_millis(tick - 20), delay, mbit(carried)),
+                None => estimator.silent(now),
+            };
+        }
+        estimator.cause()
+    };
+    assert_eq!(cause(Some(20.0), 40.0, 500), (AutorateCause::Room, 0.0));
+    let (why, rise_ms) = cause(Some(120.0), 40.0, 500);
+    assert!(why == AutorateCause::Queue && rise_ms > 50.0, "{why:?} {rise_ms}");
+    assert_eq!(cause(Some(20.0), 0.0, 5_000).0, AutorateCause::Idle);
+    assert_eq!(cause(None, 0.0, 6_000).0, AutorateCause::Silence);
+}

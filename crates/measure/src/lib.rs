@@ -15,7 +15,7 @@ mod responsiveness;
 mod stats;
 mod table;
 
-pub use autorate::{Autorate, AutorateTerms, RISE_DEFAULT, SILENCE as AUTORATE_SILENCE};
+pub use autorate::{Autorate, AutorateCause, AutorateTerms, RISE_DEFAULT, SILENCE as AUTORATE_SILENCE};
 pub use clocks::{ClockLine, Exchange};
 pub use goodput::{Timing, WARM_UP, goodput};
 pub use grade::{GRADE_SCALE, LOSS_RULE, best_at_loss, bloat_ratio, grade, is_worse, letter};

@@ -73,6 +73,14 @@ fn read(text: &str, place: &str) -> Result<(LogLevel, Vec<Interface>), ConfigErr
         return Err(value("shaper", "stands beside [gateway]: give the shaper a file and a wavelaned of its own"));
     }
     let (above, tables) = with_root(text, place, |root| {
+        // In TOML what stands below a title is its table's.
+        for table in root.parts("shaper")? {
+            if let Some((key, value)) = SHAPERS.keys(File::Daemon).iter().find_map(|key| Some((key, table.get(key)?))) {
+                return Err(
+                    value.impossible(format!("`{key}` is the whole file's: write it above the first [[shaper]]"))
+                );
+            }
+        }
         Ok((SHAPERS.whole(File::Daemon, root, &["shaper"])?, SHAPER.each(root, "shaper")?))
     })?;
     if tables.is_empty() || tables.len() > SHAPERS_MAX {
@@ -191,6 +199,8 @@ mod tests {
         assert!(parse(&(0..5).map(table).collect::<String>()).is_err());
         assert!(parse(&(table(0) + &table(0))).expect_err("twice").contains("twice"));
         assert!(parse(&(table(0) + "[gateway]\nname = \"x\"\n")).expect_err("both").contains("[gateway]"));
+        let below = parse(&(table(0) + "log = \"debug\"\n")).expect_err("below a table");
+        assert_eq!(below, "x, line 4: `log` is the whole file's: write it above the first [[shaper]]");
         assert!(is_shaper(&table(0)) && !is_shaper("[gateway]\nname = \"x\"\n"));
     }
 }

@@ -31,7 +31,11 @@ const SHARE: (u64, u64) = (9, 10);
 const IP_PER_BYTE: (u64, u64) = (1_500, 1_448);
 /// Bounds of a rate that moves, and where it begins, over what was measured.
 const MOVING: [(u64, u64); 3] = [(1, 5), (3, 5), (2, 1)];
-/// How long the daemon may take to begin, and to end.
+/// How long the daemon may take to begin: its rules wait for other programs' locks, and a small router is busy.
+const BEGINS_WITHIN: Span = Span::from_secs(120);
+/// How often it is told that it has not begun.
+const TOLD_EVERY: Span = Span::from_secs(5);
+/// How long it may take to end.
 const PATIENCE: Span = Span::from_secs(10);
 /// ICMP timestamps that have not come back after this time do not come.
 const STAMPS_WITHIN: Span = Span::from_secs(2);
@@ -188,8 +192,8 @@ pub fn refuse_unknown(interface: &str) -> Result<(), CommandError> {
 }
 
 /// Writes `text` to `file` and starts a daemon with it, which outlives this process. Nothing is left if it does not start.
-/// Gives what the daemon said.
-pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
+/// Gives what the daemon said; `tell` is told how it goes where that takes long.
+pub fn apply(file: &Path, text: &str, tell: &dyn Fn(&str)) -> Result<String, CommandError> {
     refuse_taken(file)?;
     let unwritable = |path: &Path| {
         let path = path.to_owned();
@@ -200,7 +204,7 @@ pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
         fs::create_dir_all(folder).map_err(unwritable(folder))?;
     }
     write_new(&file, text).map_err(unwritable(&file))?;
-    let started = start(&file);
+    let started = start(&file, tell);
     if started.is_err() {
         remove_files(&file);
         let _ = fs::remove_file(&file);
@@ -208,7 +212,7 @@ pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
     started
 }
 
-fn start(file: &Path) -> Result<String, CommandError> {
+fn start(file: &Path, tell: &dyn Fn(&str)) -> Result<String, CommandError> {
     let (program, log) = (program(), beside(file, "log"));
     let cannot = |what: &Path, source: io::Error| {
         CommandError::Cure(format!("cannot start {}: {source}; install it beside wavelane", what.display()))
@@ -218,7 +222,7 @@ fn start(file: &Path) -> Result<String, CommandError> {
     // A process group of its own: Ctrl-C in this terminal does not reach it.
     command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written).process_group(0);
     let mut child = command.spawn().map_err(|source| cannot(&program, source))?;
-    let said = await_start(&mut child, &log);
+    let said = await_start(&mut child, &log, tell);
     let pid = beside(file, "pid");
     let noted = said.and_then(|said| match write_new(&pid, &format!("{}\n", child.id())) {
         Ok(()) => Ok(said),
@@ -231,14 +235,27 @@ fn start(file: &Path) -> Result<String, CommandError> {
     noted
 }
 
-fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
-    let deadline = realtime::now() + PATIENCE;
+fn await_start(child: &mut Child, log: &Path, tell: &dyn Fn(&str)) -> Result<String, CommandError> {
+    let begun = realtime::now();
+    let mut tell_at = begun + TOLD_EVERY;
     loop {
         let said = fs::read_to_string(log).unwrap_or_default();
-        let ended = child.try_wait().ok().flatten().is_some();
-        if ended || realtime::now() >= deadline {
-            let why = log::said(said.lines().last().unwrap_or("it said nothing")).to_owned();
+        let (ended, now) = (child.try_wait().ok().flatten().is_some(), realtime::now());
+        let last = said.lines().last().map(|line| log::said(line).to_owned());
+        if ended {
+            let why =
+                last.unwrap_or_else(|| "wavelaned ended and said nothing: start it by hand to see why".to_owned());
             return Err(CommandError::Cure(why));
+        }
+        if now >= begun + BEGINS_WITHIN {
+            let (last, within) = (last.unwrap_or_else(|| "nothing".to_owned()), BEGINS_WITHIN.as_secs_f64());
+            return Err(CommandError::Cure(format!(
+                "wavelaned did not shape within {within} s and was stopped (the last that it said: {last}): try again once this machine is less busy"
+            )));
+        }
+        if now >= tell_at {
+            tell_at += TOLD_EVERY;
+            tell(&format!("wavelaned is starting, for {:.0} s now", now.since(begun).as_secs_f64()));
         }
         // It logs a line once everything is in place; that may be half written.
         if said.contains("shaped by") && said.ends_with('\n') {
@@ -412,7 +429,7 @@ mod tests {
         assert!(undo(&file).is_err_and(|why| why.to_string().contains("does not exist")));
         fs::write(&file, "[gateway]\nname = \"x\"\n").expect("a file");
         assert!(undo(&file).is_err() && file.exists());
-        assert!(apply(&file, "").is_err_and(|e| e.to_string().contains("--undo")));
+        assert!(apply(&file, "", &|_| ()).is_err_and(|e| e.to_string().contains("--undo")));
         fs::remove_dir_all(&folder).expect("the folder");
     }
 
@@ -424,7 +441,7 @@ mod tests {
         let foreign = folder.join("foreign");
         for taken in [&file, &log, &pid] {
             std::os::unix::fs::symlink(&foreign, taken).expect("a link that leads nowhere");
-            assert!(apply(&file, "[[shaper]]\n").is_err_and(|e| e.to_string().contains("is there already")));
+            assert!(apply(&file, "[[shaper]]\n", &|_| ()).is_err_and(|e| e.to_string().contains("is there already")));
             assert!(!foreign.exists());
             fs::remove_file(taken).expect("the link");
         }

@@ -13,7 +13,7 @@ pub(crate) mod reflector;
 
 use crate::commands::checked;
 use crate::config::ConfigError;
-use crate::log::{Log, WARNING};
+use crate::log::{DEBUG, Log, WARNING};
 use crate::supervisor::Supervisor;
 use crate::system::rules::CAPABILITIES_HINT;
 use config::{How, Interface, Pace};
@@ -32,7 +32,8 @@ use wavelane_host::clock::NodeClock;
 use wavelane_host::nft::ToolError;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::{caps, interface_exists, interface_index};
-use wavelane_measure::{AUTORATE_SILENCE as SILENCE, Autorate};
+use wavelane_measure::{AUTORATE_SILENCE as SILENCE, Autorate, AutorateCause};
+use wavelane_settings::LogLevel;
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_RELOAD: u64 = 2;
@@ -49,6 +50,10 @@ const TOLD_FROM: u64 = 50;
 const LOOK_EVERY: Span = Span::from_secs(1);
 /// How often a moving rate is logged.
 const SAID_EVERY: Span = Span::from_secs(60);
+
+/// A change by a tenth is told at `debug`, so often that four interfaces stay below what the log takes for long.
+const DETAIL_FROM: u64 = 10;
+const DETAIL_EVERY: Span = Span::from_millis(500);
 
 /// Why nothing is shaped. One line, with the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +158,7 @@ fn claim() -> Result<Claim, Unclaimed> {
 }
 
 /// Whether a shaper runs in this network namespace.
-fn is_running() -> bool {
+pub(crate) fn is_running() -> bool {
     claim().is_err()
 }
 
@@ -178,6 +183,8 @@ struct Follower {
     carried: VecDeque<(Instant, u64)>,
     told: Instant,
     said: Instant,
+    /// The rate that was told at `debug`, and when.
+    detailed: (Rate, Instant),
     failing: bool,
     heard: Instant,
     is_silent: bool,
@@ -195,6 +202,24 @@ impl Follower {
             (true, false) => Some("the reflector answers again".to_owned()),
             _ => None,
         }
+    }
+    /// A change of the rate with its cause, if it is worth a line at `debug`.
+    fn detail(&mut self, now: Instant) -> Option<String> {
+        let ((before, at), rate) = (self.detailed, self.estimator.rate());
+        let differs = rate.as_bps().abs_diff(before.as_bps()) >= before.as_bps() / DETAIL_FROM;
+        if !differs || now.since(at) < DETAIL_EVERY {
+            return None;
+        }
+        self.detailed = (rate, now);
+        let (cause, rise_ms) = self.estimator.cause();
+        let why = match cause {
+            AutorateCause::Idle => "little is sent, and it goes back to rate_idle".to_owned(),
+            AutorateCause::Room => format!("it is filled, and the delay is {rise_ms:.1} ms above its baseline"),
+            AutorateCause::Queue => format!("a queue, for the delay is {rise_ms:.1} ms above its baseline or grows"),
+            AutorateCause::Silence => "the reflector does not answer, so it is rate_idle".to_owned(),
+        };
+        let [from, to] = [before, rate].map(|rate| rate.as_bps() as f64 / 1e6);
+        Some(format!("from {from:.2} to {to:.2} Mbit/s: {why}"))
     }
 }
 
@@ -315,6 +340,11 @@ impl Shaped {
         let (level, said) = remark.strip_prefix(WARNING).map_or(("", &*remark), |said| (WARNING, said));
         Some(format!("{level}{}: {said}", self.name))
     }
+    /// What is told of it at `debug`.
+    fn detail(&mut self, now: Instant) -> Option<String> {
+        let detail = self.follower.as_mut()?.detail(now)?;
+        Some(format!("{DEBUG}{}: {detail}", self.name))
+    }
     fn deadline(&self) -> Option<Instant> {
         let due = match &self.means {
             Means::Path(path) => path.due(),
@@ -422,6 +452,11 @@ fn turn(
             for remark in [one.look(now), one.follow(now, clock)].iter().flatten() {
                 log.line(now, remark);
             }
+            if log.has(LogLevel::Debug)
+                && let Some(detail) = one.detail(now)
+            {
+                log.line(now, &detail);
+            }
         }
         if let Some(remark) = lead.as_mut().and_then(|lead| lead.look(now)) {
             log.line(now, &remark);
@@ -482,6 +517,7 @@ fn follower(of: &Interface, now: Instant, id: u16) -> Result<Option<Follower>, S
         carried,
         told: now,
         said: now,
+        detailed: (of.pace.first(), now),
         failing: false,
         heard: now,
         is_silent: false,

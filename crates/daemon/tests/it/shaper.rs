@@ -320,7 +320,15 @@ fn an_automatic_rate_finds_the_link() {
     let auto = "rate = \"auto\"\nrate_min = \"1 Mbit/s\"\nrate_idle = \"6 Mbit/s\"\nrate_max = \"20 Mbit/s\"\n\
                 reflector = \"10.3.0.2\"\nhow = \"path\"";
     let mut daemon = home.start(auto);
+    // Each change of the rate is told with its cause, if that is asked for.
+    let file = home.world.dir.join("shaper.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("log = \"debug\"\n{text}")).unwrap();
+    daemon.hang_up();
+    daemon.wait_log("reloaded");
     let (trip, goodput) = home.upload(6, 4);
+    daemon.wait_log("Mbit/s: a queue, for the delay is ");
+    daemon.wait_log("Z wavelaned: debug: wan0: from 6.00 to ");
     println!("3 Mbit/s behind: alone {alone:.0} ms; followed {trip:.1} ms at {goodput:.2} Mbit/s");
     assert!(alone > 200.0, "the FIFO made no queue: {alone} ms");
     assert!(trip < 0.5 * alone && trip < 120.0, "{trip} ms beside {alone} ms without");
@@ -522,7 +530,7 @@ fn a_cure_is_applied_and_taken_back() {
     let file = home.world.dir.join("cure/shaper.toml");
     let apply = || {
         let (file, text) = (file.clone(), text.clone());
-        home.world.a.run(move || cure::apply(&file, &text)).unwrap()
+        home.world.a.run(move || cure::apply(&file, &text, &|_| ())).unwrap()
     };
     let undo = || {
         let file = file.clone();
@@ -552,7 +560,10 @@ fn a_cure_is_applied_and_taken_back() {
     }
     // One that does not start leaves nothing and says why.
     let wrong = file.clone();
-    let why = home.world.a.run(move || cure::apply(&wrong, "[[shaper]]\ninterface = \"no0\"\nrate = \"1 Mbit/s\"\n"));
+    let why = home
+        .world
+        .a
+        .run(move || cure::apply(&wrong, "[[shaper]]\ninterface = \"no0\"\nrate = \"1 Mbit/s\"\n", &|_| ()));
     assert!(why.unwrap().unwrap_err().to_string().contains("no interface no0"));
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
     // In a namespace of its own every machine can be asked by what it would shape.
