@@ -73,6 +73,11 @@ pub enum CommandError {
         "{0} is the socket of a proxy, which has no peers, and no `reload --confirm`: `wavelane status` and `wavelane top` show what it does, SIGHUP (`systemctl reload`) has it read its file again"
     )]
     OfProxy(PathBuf),
+    /// It shapes, and is asked nothing.
+    #[error(
+        "no gateway or proxy runs here, but a shaper, which has no control socket: its log says what it does (with `log = \"debug\"` each change of its rate), `tc -s qdisc` shows its queue, and SIGHUP (`systemctl reload`) has it read `log` in its file again; for its tables restart it"
+    )]
+    OfShaper,
     /// A file cannot be written.
     #[error("cannot write {path}: {source}; choose another --dir or remove the old file")]
     Unwritable {
@@ -683,8 +688,14 @@ fn find_control() -> Result<PathBuf, CommandError> {
     let entries = folders.iter().flat_map(|f| std::fs::read_dir(f).into_iter().flatten().flatten()).map(|e| e.path());
     let mut found: Vec<PathBuf> = entries.filter(is_ours).collect();
     found.sort();
-    match found.as_slice() {
+    only_one(&found, &folder, crate::shaper::is_running)
+}
+
+/// The one that was found, or why there is no such; `shapes` tells whether a shaper runs here.
+fn only_one(found: &[PathBuf], folder: &Path, shapes: fn() -> bool) -> Result<PathBuf, CommandError> {
+    match found {
         [one] => Ok(one.clone()),
+        [] if shapes() => Err(CommandError::OfShaper),
         [] => Err(CommandError::WhichGateway(format!(
             "no wavelaned runs here (no wavelane-*.sock in {} or {}): start wavelaned, or name its control socket",
             folder.display(),

@@ -224,6 +224,10 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
         (lanes(&["a:1", "a:1"]), "--lane 'a:1': is the same path as lane 1"),
         (lanes(&["a:1", "b:2,local=x"]), "--lane 'b:2,local=x': local: 'x' is not address:port"),
         (lanes(&["local=192.0.2.1:4781,in"]), "--lane: nothing leads to the peer"),
+        (
+            lanes(&["a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", "h:1", "i:1"]),
+            "--lane: peer 'b' has 9 lanes: give it 1 to 8",
+        ),
         (lanes(&["b\nc:1"]), "--lane 'b\\nc:1': "),
         (lanes(&["a:1,device=x\ny"]), "--lane 'a:1,device=x\\ny': "),
         (called("b\nc"), "--peer-address: 'b\\nc' is not"),
@@ -232,6 +236,8 @@ fn a_refused_init_names_its_flags_and_leaves_no_folder() {
         (InitArgs { peer_address: Some("a:1".into()), ..lanes(&["b:1"]) }, "--peer-address stands beside --lane: "),
         (tun("10.9.0.1/0"), "--tun-address '10.9.0.1/0' takes all there is"),
         (tun("10.9.0.0/24"), "--tun-address '10.9.0.0/24' is the network's own address"),
+        (tun("10.9.0.255/24"), "--tun-address '10.9.0.255/24' is the broadcast address of its network"),
+        (tun("10.9.0.3/30"), "--tun-address '10.9.0.3/30' is the broadcast address of its network"),
         (tun("224.0.0.1/24"), "--tun-address: 224.0.0.1 cannot be a host's address"),
         (proxy("a b", "open"), "--interface: 'a b' is not an interface name"),
         (proxy("lan0", "x"), "--on-failure"),
@@ -256,6 +262,19 @@ fn a_daemon_that_does_not_answer_yet_is_not_one_to_be_started() {
     }
     let said = CommandError::no_daemon(&path, ErrorKind::ConnectionRefused.into()).to_string();
     assert!(said.contains("start it"), "{said}");
+}
+
+#[test]
+fn a_shaper_is_no_gateway_that_does_not_run() {
+    let said = |found: &[&str], shapes: fn() -> bool| {
+        let found: Vec<PathBuf> = found.iter().map(PathBuf::from).collect();
+        only_one(&found, Path::new("/run/w"), shapes).map_err(|why| why.to_string())
+    };
+    assert_eq!(said(&["/run/w/a.sock"], || true), Ok("/run/w/a.sock".into()));
+    assert!(said(&["a", "b"], || true).unwrap_err().contains("name one with --control PATH"));
+    assert!(said(&[], || false).unwrap_err().contains("start wavelaned"));
+    let shaper = said(&[], || true).unwrap_err();
+    assert!(shaper.contains("no control socket") && shaper.contains("SIGHUP") && !shaper.contains("start wavelaned"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{CommandError, InitArgs};
 use crate::config::ConfigError;
 use std::net::IpAddr;
 use wavelane_base::{IpPrefix, text};
+use wavelane_gateway as gateway;
 use wavelane_settings::{Directions, File, LANE, LaneTable};
 
 /// A lane in one word.
@@ -40,6 +41,9 @@ pub(super) fn named(why: ConfigError, args: &InitArgs) -> CommandError {
     let said = match why {
         ConfigError::Value { key, what, .. } => format!("{key}: {what}"),
         ConfigError::Malformed { what, .. } => what,
+        ConfigError::Gateway(why @ gateway::ConfigError::Lanes { .. }) => {
+            return CommandError::Flag(format!("--lane: {why}"));
+        }
         other => return other.into(),
     };
     // A lane's key begins with the line of its table.
@@ -99,6 +103,9 @@ fn lane(word: &str) -> Result<LaneTable, String> {
             _ => return Err(format!("'{}' is none of its parts: write {LANE_WORD}", text::line(part, SHOWN))),
         }
     }
+    if [&table.address, &table.device, &table.local].iter().all(|place| place.is_none()) {
+        return Err(format!("says neither where it leads nor by what it goes: write {LANE_WORD}"));
+    }
     Ok(table)
 }
 
@@ -124,6 +131,9 @@ pub(super) fn check(args: &InitArgs) -> Result<(), CommandError> {
         if names_network(address, bits) {
             return refuse(format!("is the network's own address: write this host's in it, {SUCH}"));
         }
+        if names_all(address, bits) {
+            return refuse(format!("is the broadcast address of its network: write this host's in it, {SUCH}"));
+        }
     }
     Ok(())
 }
@@ -131,6 +141,11 @@ pub(super) fn check(args: &InitArgs) -> Result<(), CommandError> {
 /// Whether an address is that of its network and no host's: point-to-point networks have none (RFC 3021, RFC 6164).
 fn names_network(address: IpAddr, bits: u8) -> bool {
     crate::config::first_of(IpPrefix { address, bits }) == address && crate::config::width(address) - bits > 1
+}
+
+/// Whether an address is that of all hosts in its network, which IPv4 alone has (RFC 919).
+fn names_all(address: IpAddr, bits: u8) -> bool {
+    matches!(address, IpAddr::V4(v4) if bits <= 30 && v4.to_bits() | u32::MAX >> bits == v4.to_bits())
 }
 
 #[cfg(test)]
@@ -155,6 +170,8 @@ mod tests {
         for (word, why) in [
             ("192.0.2.7", "has no port: write HOST:PORT, such as 192.0.2.7:4780"),
             ("", "is none of its parts"),
+            ("out", "says neither where it leads nor by what it goes: write [HOST:PORT]"),
+            ("metered,in", "says neither where it leads"),
             ("a:1,b:2", "'b:2' is none of its parts"),
             ("a:1,devise=x", "'devise=x' is none of its parts: write [HOST:PORT][,device=NAME]"),
             ("a:1,metered=true", "is none of its parts"),
