@@ -336,6 +336,10 @@ impl<E: Engine> Door<E> {
         let token = self.connections.token_of(flow)?;
         self.connections.forget(token)
     }
+    /// The application's address and the server's, of a flow's connection here.
+    pub fn ends_of(&self, flow: FlowId) -> Option<(SocketAddr, SocketAddr)> {
+        Some(self.connection(self.connections.token_of(flow)?)?.own.ends)
+    }
     /// Whether the flow has a connection here.
     pub fn has(&self, flow: FlowId) -> bool {
         self.connections.token_of(flow).is_some()

@@ -66,12 +66,19 @@ impl Daemon {
     fn take(&mut self, event: Event<Taken>) -> Vec<Order<Taken>> {
         let counts = !matches!(event, Event::Tick) || self.decisions.deadline().is_some_and(|at| at <= self.now);
         let named = |(syn, _): &Taken| format!("{}>{}", syn.source, syn.target);
-        let is_told = counts && (self.recorder.is_some() || self.log.has(LogLevel::Debug));
-        let happened = is_told.then(|| words::event(&self.config, &event, named));
+        let plainly = |(syn, _): &Taken| format!("{} to {}", syn.source, syn.target);
+        let (is_recorded, is_told) = (counts && self.recorder.is_some(), counts && self.log.has(LogLevel::Debug));
+        let happened = is_recorded.then(|| words::event(&self.config, &event, named));
+        let told = is_told.then(|| words::plain_event(&self.config, &event, plainly));
         let orders = self.decisions.take(self.now, &self.config, event);
+        if let Some(told) = told {
+            let ordered = orders.iter().filter_map(|order| words::plain_order(&self.config, order, plainly));
+            let ordered: Vec<String> = ordered.collect();
+            let ordered = if ordered.is_empty() { "nothing is to be done".to_owned() } else { ordered.join("; ") };
+            self.say(&format!("{DEBUG}{told}: {ordered}"));
+        }
         if let Some(happened) = happened {
             let ordered: Vec<String> = orders.iter().map(|order| words::order(&self.config, order, named)).collect();
-            self.say(&format!("{DEBUG}{happened}: {}", ordered.join("; ")));
             if let Some(recorder) = &mut self.recorder
                 && let Err(why) = recorder.note(self.now, &happened, &ordered)
             {

@@ -27,7 +27,7 @@ use crate::config::{Config, ConfigError, OnFailure, Placement, prefix_text};
 use crate::control::{Control, ControlError};
 use crate::counters::Counters;
 use crate::engine::{KernelEngine, Tunings};
-use crate::log::Log;
+use crate::log::{DEBUG, Log};
 use crate::start::{self, StartError};
 use crate::supervisor::Supervisor;
 use crate::system::firewall;
@@ -43,11 +43,13 @@ use sockets::Sockets;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read as _};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use userspace::Userspace;
 use wavelane_base::{Instant, IpPrefix, Span};
 use wavelane_door::{Door, Marks, Pair, PairConfig, pool_parts};
+use wavelane_gateway::Reason;
 use wavelane_host::claim::Claim;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::links::LinkChanges;
@@ -55,6 +57,7 @@ use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::signals::{last_sender, note_sender};
 use wavelane_host::tcp::{Buffers, Tuning};
 use wavelane_host::{caps, has_ipv6};
+use wavelane_settings::LogLevel;
 use wavelane_tcp::MEMORY_SHARE;
 
 const TOKEN_SIGNAL: u64 = 1;
@@ -77,6 +80,37 @@ const TOKEN_BESIDE: u64 = 12;
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
 const TICK: Span = Span::from_millis(50);
+
+/// Says at `debug` what becomes of a new connection. Who asks for many hides no warning: see [`Log`].
+fn tell(log: &mut Log, now: Instant, (client, server): (SocketAddr, SocketAddr), fate: &str) {
+    if log.has(LogLevel::Debug) {
+        log.line(now, &format!("{DEBUG}{client} to {server}: {fate}"));
+    }
+}
+
+/// What is told of a connection that is split.
+const SPLIT: &str = "split, for its server has answered";
+
+/// What is told of one that goes plainly, or is refused, for that.
+fn unsplit(on_failure: OnFailure, why: &str) -> String {
+    match on_failure {
+        OnFailure::Open => format!("goes plainly: {why}"),
+        OnFailure::Closed => format!("refused, since on_failure is \"closed\": {why}"),
+    }
+}
+
+/// What is told of one that its server's side refuses.
+fn refused(why: Reason) -> String {
+    let why = match why {
+        Reason::Refused => "its server does",
+        Reason::Unreachable => "there is no way to its server",
+        Reason::TimedOut => "its server does not answer",
+        Reason::Prohibited => "the way to its server is closed by a rule",
+        Reason::NoRoom => "no socket or port is left for it",
+        _ => "its client gave it up",
+    };
+    format!("refused: {why}")
+}
 
 /// Why there is no proxy. One line, with the remedy.
 #[derive(Debug, thiserror::Error)]

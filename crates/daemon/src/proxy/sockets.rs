@@ -3,8 +3,8 @@
 use super::mover::{Joined, Movers};
 use super::serve::Body;
 use super::{
-    Proxy, ProxyError, TOKEN_CONNECTIONS, TOKEN_LINKS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config,
-    pair_config, status, tunings,
+    Proxy, ProxyError, SPLIT, TOKEN_CONNECTIONS, TOKEN_LINKS, TOKEN_QUEUE, TOKEN_TPROXY, TOKEN_TPROXY_LAST, config,
+    pair_config, refused, status, tell, tunings, unsplit,
 };
 use crate::config::marks::MARK_PLAIN;
 use crate::config::{OnFailure, Placement};
@@ -22,6 +22,7 @@ use wavelane_host::links::LinkChanges;
 use wavelane_host::nfqueue::HeldPacket;
 use wavelane_host::poller::Ready;
 use wavelane_host::tcp;
+use wavelane_settings::LogLevel;
 
 /// Connections served before readiness is asked again.
 const TURNS_PER_ROUND: usize = 1_024;
@@ -170,8 +171,11 @@ impl Proxy<Sockets> {
                 let Some(Gone { syn, held, .. }) = self.body.door.flow_gone(self.now, flow) else { return };
                 match why {
                     // We lack a socket or a port: that is no word of the server's.
-                    Reason::NoRoom => self.pass(&syn, held),
-                    _ => self.body.door.refuse_syn(&syn, held, why),
+                    Reason::NoRoom => self.pass(&syn, held, "no socket or port is left for it"),
+                    _ => {
+                        self.tell_of(&syn, || refused(why));
+                        self.body.door.refuse_syn(&syn, held, why);
+                    }
                 }
             }
             FlowEvent::Ending(flow) => self.body.door.flow_ending(self.now, flow),
@@ -192,7 +196,11 @@ impl Proxy<Sockets> {
                             self.ask(syn, held);
                         }
                     }
-                    _ => self.body.door.let_go(self.now, queued.held),
+                    Some(syn) => {
+                        self.tell_of(&syn, || "goes plainly: exempt".to_owned());
+                        self.body.door.let_go(self.now, queued.held);
+                    }
+                    None => self.body.door.let_go(self.now, queued.held),
                 },
                 Ok(None) => return,
                 Err(_) => return self.counters.one("dropped_queue_overrun"),
@@ -207,6 +215,9 @@ impl Proxy<Sockets> {
         let is_denied = self.is_exempt(&syn, head) || !self.settings.splits(server);
         if is_denied || !self.body.may_be_asked_for(address) {
             self.counters.one("dropped_target_denied");
+            self.tell_of(&syn, || {
+                format!("refused: it asks for {server}, which is exempt, no target, or not to be asked for")
+            });
             return self.body.door.refuse_syn(&syn, Some(held), Reason::Prohibited);
         }
         if let Some(held) = self.body.door.take_syn(self.now, syn, held) {
@@ -229,10 +240,13 @@ impl Proxy<Sockets> {
         let _ = self.poller.remove(&own.kept.0);
         self.pair.forget(splice.flow);
         let failed = [near_failed, splice.failed().is_some()];
+        let ends = own.ends;
         let joined = Joined { sockets: [near, own.kept], failed, born: splice.born, ends: own.ends };
         if self.body.movers.take(joined).is_err() {
             self.counters.one("dropped_no_socket");
+            return tell(&mut self.log, self.now, ends, "closed: no descriptor is left for it");
         }
+        tell(&mut self.log, self.now, ends, SPLIT);
     }
     /// Whether a SYN passes by its port or code point; the kernel's rules let it pass then.
     fn is_exempt(&self, syn: &Syn, head: &[u8]) -> bool {
@@ -245,16 +259,24 @@ impl Proxy<Sockets> {
         };
         exempt.ports.contains(&syn.target.port()) || exempt.dscps.contains(&dscp)
     }
+    /// Says at `debug` what becomes of the connection that a SYN asks for.
+    fn tell_of(&mut self, syn: &Syn, fate: impl FnOnce() -> String) {
+        if self.log.has(LogLevel::Debug) {
+            tell(&mut self.log, self.now, (syn.source, syn.target), &fate());
+        }
+    }
     /// Decides what becomes of a new SYN.
     fn ask(&mut self, syn: Syn, held: HeldPacket) {
         if self.flows() >= self.settings.connections_max {
             self.counters.one("connections_beyond_max");
-            return self.pass(&syn, Some(held));
+            return self.pass(&syn, Some(held), "as many as `connections_max` are open");
         }
         self.body.door.ask(self.now, &mut self.pair, (), NEAR, syn, held);
     }
     /// What the proxy has no room for goes plainly, or is refused.
-    fn pass(&mut self, syn: &Syn, held: Option<HeldPacket>) {
+    fn pass(&mut self, syn: &Syn, held: Option<HeldPacket>, why: &str) {
+        let on_failure = self.settings.on_failure;
+        self.tell_of(syn, || unsplit(on_failure, why));
         if self.settings.on_failure == OnFailure::Closed {
             self.counters.one("connections_refused");
             return self.body.door.refuse_syn(syn, held, Reason::Refused);

@@ -3,17 +3,21 @@
 use super::config::{DEVICE, Mode, Settings};
 use super::serve::Body;
 use super::strangers::Strangers;
-use super::{Opening, Proxy, ProxyError, TOKEN_LINKS, TOKEN_TUN, closed, status, system};
+use super::{
+    Opening, Proxy, ProxyError, SPLIT, TOKEN_LINKS, TOKEN_TUN, closed, refused, status, system, tell, unsplit,
+};
 use crate::config::OnFailure;
 use crate::config::marks::MARK_OWN;
+use crate::counters::Counters;
+use crate::log::Log;
 use crate::start::{self, StartError};
 use crate::system::interface;
 use crate::system::rules::{Rules, RulesError};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use wavelane_base::{Entropy, Instant, Span};
-use wavelane_door::{FlowEvent, Fragments, Gathered, Gone, Offered, OwnDoor, Refusal, Snoop, Syn};
+use wavelane_door::{FlowEvent, Fragments, Gathered, Gone, Offered, OwnDoor, Refusal, Snoop, Syn, other};
 use wavelane_gateway::Reason;
 use wavelane_host::clock::NodeClock;
 use wavelane_host::links::LinkChanges;
@@ -139,7 +143,7 @@ impl Proxy<Userspace> {
 
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..READS_PER_ROUND {
-            let Self { body, pair, settings, counters, now, .. } = self;
+            let Self { body, pair, settings, counters, now, log, .. } = self;
             let Userspace { door, tun, buffer, outgoing, raw, plain, strangers, fragments, snoop, .. } = body;
             let drained = tun.receive(1, |packet| {
                 if settings.mode == Mode::Snoop {
@@ -162,14 +166,15 @@ impl Proxy<Userspace> {
                 match door.offer(*now, pair, packet, pair.flows() < settings.connections_max) {
                     Offered::Taken => {
                         // At once, as many acknowledgements go as segments called for.
-                        serve(*now, door, pair, |syn, held| {
-                            pass(settings, counters, (raw, outgoing, plain, strangers), syn, held);
+                        serve(*now, door, pair, |fate| {
+                            decided(settings, (counters, log, *now), (raw, outgoing, plain, strangers), &fate);
                         });
                         drain(*now, door, buffer, raw, outgoing);
                     }
                     Offered::NoRoom(syn) => {
                         counters.one("connections_beyond_max");
-                        pass(settings, counters, (raw, outgoing, plain, strangers), &syn, packet);
+                        let fate = Fate::NoRoom(syn, packet, "as many as `connections_max` are open");
+                        decided(settings, (counters, log, *now), (raw, outgoing, plain, strangers), &fate);
                     }
                     Offered::Foreign if strangers.as_mut().is_some_and(|s| s.is_orphan(packet)) => {
                         counters.one("orphans_reset");
@@ -209,20 +214,42 @@ fn repeat(snoop: &mut Snoop, outgoing: &mut Outgoing) {
     }
 }
 
-/// Moves what can be moved between the halves. `pass` takes SYNs for which we have no room.
-fn serve(now: Instant, door: &mut OwnDoor, pair: &mut wavelane_door::Pair, mut pass: impl FnMut(&Syn, &[u8])) -> bool {
+/// What becomes of a connection that begins.
+enum Fate<'a> {
+    Split((SocketAddr, SocketAddr)),
+    Refused((SocketAddr, SocketAddr), Reason),
+    /// We have no room for what this packet asks for, and why.
+    NoRoom(Syn, &'a [u8], &'static str),
+}
+
+/// Moves what can be moved between the halves.
+fn serve(now: Instant, door: &mut OwnDoor, pair: &mut wavelane_door::Pair, mut decided: impl FnMut(Fate<'_>)) -> bool {
     let mut acted = false;
     loop {
         let mut more = false;
         while let Some(event) = pair.poll_event() {
             more = true;
             match event {
-                FlowEvent::Refused(flow, Reason::NoRoom) => {
-                    if let Some(Gone { syn, held: Some(held), .. }) = door.flow_gone(now, flow) {
-                        pass(&syn, &held);
+                FlowEvent::Refused(flow, why) => match (door.flow_gone(now, flow), why) {
+                    (None, _) => {}
+                    (Some(Gone { syn, held, .. }), Reason::NoRoom) => {
+                        if let Some(held) = held {
+                            decided(Fate::NoRoom(syn, &held, "no port is left for it"));
+                        }
                     }
+                    (Some(Gone { syn, held, .. }), why) => {
+                        decided(Fate::Refused((syn.source, syn.target), why));
+                        door.refuse_syn(&syn, held, why);
+                    }
+                },
+                event => {
+                    if let FlowEvent::Accepted(flow) = event
+                        && let Some(ends) = door.ends_of(other(flow))
+                    {
+                        decided(Fate::Split(ends));
+                    }
+                    door.handle_event(now, pair, event);
                 }
-                event => door.handle_event(now, pair, event),
             }
         }
         more |= door.service(now, pair);
@@ -251,14 +278,21 @@ fn refuse(raw: &RawSender, refusal: Refusal, to: IpAddr) {
     };
 }
 
-/// What the proxy has no room for goes plainly, or is refused.
-fn pass(
+/// Says what becomes of a connection; what the proxy has no room for goes plainly, or is refused.
+fn decided(
     settings: &Settings,
-    counters: &mut crate::counters::Counters,
+    (counters, log, now): (&mut Counters, &mut Log, Instant),
     (raw, outgoing, plain, strangers): (&RawSender, &mut Outgoing, &mut u64, &mut Option<Strangers>),
-    syn: &Syn,
-    packet: &[u8],
+    fate: &Fate<'_>,
 ) {
+    let (syn, packet) = match fate {
+        Fate::Split(ends) => return tell(log, now, *ends, SPLIT),
+        Fate::Refused(ends, why) => return tell(log, now, *ends, &refused(*why)),
+        Fate::NoRoom(syn, packet, why) => {
+            tell(log, now, (syn.source, syn.target), &unsplit(settings.on_failure, why));
+            (syn, packet)
+        }
+    };
     if settings.on_failure == OnFailure::Closed {
         counters.one("connections_refused");
         return refuse(raw, syn.reset(), syn.source.ip());
@@ -292,13 +326,12 @@ impl Body for Userspace {
         if proxy.body.readable {
             proxy.receive()?;
         }
-        let Proxy { body, pair, settings, counters, now, .. } = proxy;
+        let Proxy { body, pair, settings, counters, now, log, .. } = proxy;
         let Self { door, tun, buffer, outgoing, raw, plain, strangers, .. } = body;
         for _ in 0..2 {
-            let passed = |syn: &Syn, held: &[u8]| {
-                pass(settings, counters, (raw, outgoing, plain, strangers), syn, held);
-            };
-            serve(*now, door, pair, passed);
+            serve(*now, door, pair, |fate| {
+                decided(settings, (counters, log, *now), (raw, outgoing, plain, strangers), &fate);
+            });
             drain(*now, door, buffer, raw, outgoing);
         }
         outgoing.send(tun);

@@ -73,7 +73,7 @@ fn bodies_half_closes_and_refusals_cross_in_either_version(engine: &str) {
     }
     let world = World::new("proxy");
     let before = world.traces(&world.a);
-    let mut proxy = start(&world, engine, "");
+    let mut proxy = start(&world, engine, "log = \"debug\"");
     let (tell, told) = channel();
     // Answers only after the client's end, so nothing comes back unless half-close is carried.
     world.serve(80, move |mut stream, from| {
@@ -105,8 +105,10 @@ fn bodies_half_closes_and_refusals_cross_in_either_version(engine: &str) {
 
         let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
+        proxy.wait_log(&format!("to {at}:81: refused: its server does"));
         let error = world.connect(&world.client, &format!("{at}:82")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
+        proxy.wait_log(&format!("to {at}:82: refused: there is no way to its server"));
 
         let mut stream = world.connect(&world.client, &format!("{at}:83")).unwrap();
         stream.read_exact(&mut [0; 4]).unwrap();
@@ -171,7 +173,7 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     let proxy = start(
         &world,
         engine,
-        "targets = [\"0.0.0.0/0\"]\nexempt = [\"port 22\", \"dscp 46\", \"10.3.0.3/32\"]\nconnections_max = 1\npool = \"1 MiB\"",
+        "targets = [\"0.0.0.0/0\"]\nexempt = [\"port 22\", \"dscp 46\", \"10.3.0.3/32\"]\nconnections_max = 1\npool = \"1 MiB\"\nlog = \"debug\"",
     );
     world.sh(&world.server, "ip addr add 10.3.0.3/24 dev eth0");
     for port in [7, 22] {
@@ -201,10 +203,15 @@ fn what_is_exempt_or_beyond_the_most_goes_plainly(engine: &str) {
     let _second = open(&world, &world.client, "10.3.0.2:7");
     assert_eq!((taken(), count(&proxy, "connections_passed")), (1, 1), "{}", report(&proxy));
 
+    // Why each was split or not.
+    proxy.wait_log("to 10.3.0.2:7: split, for its server has answered");
+    proxy.wait_log("to 10.3.0.2:7: goes plainly: as many as `connections_max` are open");
+
     // Reading the file again: exemptions change, interfaces do not.
     let config = world.dir.join("proxy.toml");
     edit(&config, "\"port 22\", ", "");
-    edit(&config, "connections_max = 1", "log = \"error\"\nconnections_max = 10");
+    edit(&config, "connections_max = 1", "connections_max = 10");
+    edit(&config, "log = \"debug\"", "log = \"error\"");
     assert_eq!(reload(&proxy), None);
     let _ssh = open(&world, &world.client, "10.3.0.2:22");
     assert_eq!(taken(), 2);

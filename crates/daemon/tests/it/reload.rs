@@ -311,7 +311,7 @@ fn a_refused_reload_changes_nothing() {
     // The level of the log is the file's, too.
     edit(&config[0], "[gateway]\n", "[gateway]\nlog = \"debug\"\n");
     assert_eq!(a.reload(), None);
-    a.wait_log("Z wavelaned: debug: in force");
+    a.wait_log("Z wavelaned: debug: the configuration comes into force: count it as reloads");
     let told = || a.log().matches("Z wavelaned: info: the configuration was read again and is in force").count();
     wait_for("the lines of both reloads", || told() > 1);
     let before = told();
