@@ -2,6 +2,7 @@
 
 use super::capture::{self, CaptureError, Ending};
 use super::link::{LinkType, ip_of};
+use super::packet::nested;
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -185,6 +186,9 @@ pub fn decrypt(
             sum.not_ip += 1;
             return true;
         };
+        // What is around a datagram of ours goes as a link's header does.
+        let is_ours = |ip: &&[u8]| Udp::find(ip).is_some_and(|udp| InPacket::Udp(udp).is_data(ip));
+        let ip = if is_line { ip } else { nested(ip).find(is_ours).unwrap_or(ip) };
         block.clear();
         if of_lines.replace(is_line).is_none() {
             put_head(&mut block, if is_line { LINKTYPE_PDU } else { LINKTYPE_RAW }, "opened", 0);

@@ -104,6 +104,19 @@ fn a_super_packet_becomes_its_datagrams() {
 }
 
 #[test]
+fn a_datagram_that_comes_through_a_home_agent_is_decrypted() {
+    let key = key(Suite::Aes256Gcm, 1);
+    let plain = udp(false, &sealed(&key, 77));
+    let mut outer = plain[..20].to_vec();
+    outer[2..4].copy_from_slice(&(20 + plain.len() as u16).to_be_bytes());
+    outer[9] = 4;
+    let (_, wanted) = opened(&capture(&[plain.clone()], 9_000), &keys(&[key]));
+    let (sum, packets) = opened(&capture(&[[outer, plain].concat()], 9_000), &keys(&[key]));
+    assert_eq!((sum.packets, sum.opened), (1, 1));
+    assert_eq!(packets, wanted);
+}
+
+#[test]
 fn datagrams_of_serial_lanes_are_decrypted_behind_their_tags() {
     let (known, other) = (key(Suite::Aes256Gcm, 1), key(Suite::Aes256Gcm, 2));
     let tagged = |datagram: &[u8]| [&PDU_TAGS[..], datagram].concat();

@@ -107,8 +107,12 @@ impl Segment {
     }
 }
 
-/// Packets in packets, of which only the outer is read: IPv4, IPv6, GRE and ESP (IANA, Assigned Internet Protocol Numbers).
-const TUNNELS: [u8; 4] = [4, 41, 47, 50];
+/// Packets in packets, of which the inner is read, with its IP version (RFC 2003; RFC 4213, section 3): those of a home agent, of 6in4.
+const WITHIN: [(u8, u8); 2] = [(4, 4), (41, 6)];
+/// Headers of IP around the innermost; more than any network stacks.
+const WITHIN_MAX: usize = 4;
+/// Those of which only the outer is read: GRE and ESP (IANA, Assigned Internet Protocol Numbers).
+const TUNNELS: [u8; 2] = [47, 50];
 
 /// Maximum number of extension headers before TCP (RFC 8200, section 4.1, has six kinds).
 const EXTENSIONS_MAX: usize = 8;
@@ -128,12 +132,36 @@ pub(crate) fn read(link: LinkType, frame: &[u8], octets: u32) -> Frame {
         Err(why) => return Frame::Unread(why),
     };
     let behind = (octets as usize).saturating_sub(frame.len() - packet.len());
-    match packet.first().map(|b| b >> 4) {
-        Some(4) => ipv4(packet, behind),
-        Some(6) => ipv6(packet, behind),
+    innermost(packet, behind).unwrap_or_else(Frame::Unread)
+}
+
+/// What the innermost of packets within packets contains; the outermost has `behind` octets.
+fn innermost(mut packet: &[u8], mut behind: usize) -> Result<Frame, Unread> {
+    for _ in 0..=WITHIN_MAX {
+        let ip = header(packet, behind).ok_or(Unread::Damaged)?;
+        if !ip.has_packet() {
+            return Ok(transport(&ip, packet));
+        }
+        behind = (ip.octets as usize).saturating_sub(ip.header);
+        packet = ip.within(packet).ok_or(Unread::Damaged)?;
+    }
+    Err(Unread::Protocol)
+}
+
+/// The packets within a packet, from itself on.
+pub(super) fn nested(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
+    fn within<'a>(packet: &&'a [u8]) -> Option<&'a [u8]> {
+        header(packet, packet.len())?.within(packet)
+    }
+    std::iter::successors(Some(packet), within).take(WITHIN_MAX + 1)
+}
+
+fn header(packet: &[u8], behind: usize) -> Option<Ip> {
+    match packet.first()? >> 4 {
+        4 => ipv4(packet, behind),
+        6 => ipv6(packet, behind),
         _ => None,
     }
-    .unwrap_or(Frame::Unread(Unread::Damaged))
 }
 
 struct Ip {
@@ -147,7 +175,19 @@ struct Ip {
     header: usize,
 }
 
-fn ipv4(packet: &[u8], behind: usize) -> Option<Frame> {
+impl Ip {
+    /// Whether a packet of IP begins behind this header.
+    fn has_packet(&self) -> bool {
+        self.first_fragment && WITHIN.iter().any(|(protocol, _)| *protocol == self.protocol)
+    }
+    /// That packet, if its start was captured and is of the version that was said.
+    fn within<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
+        let (_, version) = WITHIN.iter().find(|(protocol, _)| self.has_packet() && *protocol == self.protocol)?;
+        packet.get(self.header..).filter(|inner| inner.first().is_some_and(|first| first >> 4 == *version))
+    }
+}
+
+fn ipv4(packet: &[u8], behind: usize) -> Option<Ip> {
     let header = usize::from(packet.first()? & 0x0F) * 4;
     let fixed: &[u8; 20] = packet.first_chunk()?;
     if header < 20 {
@@ -157,7 +197,7 @@ fn ipv4(packet: &[u8], behind: usize) -> Option<Frame> {
     // Zero in packets that a network card has yet to segment (TSO); then the frame's length is used.
     let octets = if stated == 0 { behind } else { stated };
     let fragment = u16::from_be_bytes([fixed[6], fixed[7]]);
-    let ip = Ip {
+    Some(Ip {
         from: Address::v4([fixed[12], fixed[13], fixed[14], fixed[15]]),
         to: Address::v4([fixed[16], fixed[17], fixed[18], fixed[19]]),
         octets: u32::try_from(octets).ok()?,
@@ -166,11 +206,10 @@ fn ipv4(packet: &[u8], behind: usize) -> Option<Frame> {
         protocol: fixed[9],
         first_fragment: fragment & 0x1FFF == 0,
         header,
-    };
-    Some(transport(&ip, packet))
+    })
 }
 
-fn ipv6(packet: &[u8], behind: usize) -> Option<Frame> {
+fn ipv6(packet: &[u8], behind: usize) -> Option<Ip> {
     let fixed: &[u8; 40] = packet.first_chunk()?;
     let stated = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
     let octets = if stated == 0 { behind } else { 40 + stated };
@@ -189,7 +228,7 @@ fn ipv6(packet: &[u8], behind: usize) -> Option<Frame> {
         ip.protocol = packet[ip.header];
         ip.header += length;
     }
-    Some(transport(&ip, packet))
+    Some(ip)
 }
 
 /// The length of the extension header at `ip.header`, if there is one and its start was captured (RFC 8200, section 4).

@@ -59,13 +59,54 @@ fn extension_headers_lie_before_tcp() {
 
 #[test]
 fn tunnels_inside_ip_are_unread_and_not_silent() {
-    for tunnel in [4, 41, 47, 50] {
+    for tunnel in [47, 50] {
         let mut outer = ip4();
         outer[9] = tunnel;
         let behind_options = ip6(0, &[tunnel, 0, 0, 0, 0, 0, 0, 0]);
         for packet in [outer, ip6(tunnel, &[]), behind_options] {
             assert_eq!(read(LinkType::Raw, &packet, 99), Frame::Unread(Unread::Protocol), "{tunnel}");
         }
+    }
+}
+
+/// `outer` has another packet in place of its segment.
+fn around(outer: &[u8], protocol: u8, inner: &[u8]) -> Vec<u8> {
+    let mut packet = outer.to_vec();
+    if outer[0] >> 4 == 4 {
+        packet.truncate(20);
+        packet[2..4].copy_from_slice(&(20 + inner.len() as u16).to_be_bytes());
+        packet[9] = protocol;
+    } else {
+        packet.truncate(40);
+        packet[4..6].copy_from_slice(&(inner.len() as u16).to_be_bytes());
+        packet[6] = protocol;
+    }
+    [packet, inner.to_vec()].concat()
+}
+
+#[test]
+fn a_packet_within_a_packet_is_read_as_if_nothing_was_around_it() {
+    let (four, six) = (ip4(), ip6(6, &[]));
+    for (inner, protocol) in [(&four, 4), (&six, 41)] {
+        let plain = tcp_of(LinkType::Raw, inner);
+        let mut deep = inner.clone();
+        for depth in 0..WITHIN_MAX {
+            let protocol = if depth == 0 { protocol } else { 4 };
+            assert_eq!(tcp_of(LinkType::Raw, &around(&six, protocol, &deep)), plain, "depth {depth}");
+            deep = around(&four, protocol, &deep);
+            assert_eq!(tcp_of(LinkType::Raw, &deep), plain, "depth {depth}");
+            assert_eq!(nested(&deep).last(), Some(&inner[..]));
+        }
+        // Where it ends it is counted.
+        assert_eq!(read(LinkType::Raw, &around(&four, 4, &deep), 999), Frame::Unread(Unread::Protocol));
+        // Cut off within the inner header, or of another version than was said.
+        let once = around(&four, protocol, inner);
+        assert_eq!(read(LinkType::Raw, &once[..39], 999), Frame::Unread(Unread::Damaged));
+        assert_eq!(read(LinkType::Raw, &around(&four, 45 - protocol, inner), 999), Frame::Unread(Unread::Damaged));
+        // A later fragment of the outer one is of its hosts.
+        let mut fragment = once.clone();
+        fragment[7] = 9;
+        assert!(matches!(read(LinkType::Raw, &fragment, 999), Frame::Other { .. }));
     }
 }
 
