@@ -102,10 +102,15 @@ fn emphasis(text: &str) -> Option<(&str, &str, &str)> {
 
 /// Words in lines of at most [`COLUMNS`], the second and further ones indented.
 fn wrapped(text: &str, indent: usize) -> String {
+    folded(text, indent, COLUMNS).join("\n")
+}
+
+/// Running text in lines of so many columns; a word that is longer than that has a line of its own.
+pub(crate) fn folded(text: &str, indent: usize, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is one line or more");
-        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+        if !line.trim().is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
             lines.push(" ".repeat(indent) + word);
             continue;
         }
@@ -114,7 +119,7 @@ fn wrapped(text: &str, indent: usize) -> String {
         }
         line.push_str(word);
     }
-    lines.join("\n")
+    lines
 }
 
 /// A section for a terminal: paragraphs wrapped, a table's row as `first: second; third`, blocks of code as they are.
@@ -217,6 +222,9 @@ mod tests {
             for part in study.parts.iter().chain(study.stacks).chain(&study.takes) {
                 assert!(shown.contains(part), "{}: {part}", study.id);
             }
+            let words: Vec<&str> = section.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+            let untold = study.parts.iter().find(|part| !words.contains(part));
+            assert_eq!(untold, None, "{}: a part that its section does not name", study.id);
             assert!(shown.contains("\nverdict    ") && shown.contains("\nAnswer. "), "{shown}");
             let marks = ["](", "**", " *", "(*", "  : ", "<!--"];
             assert!(marks.iter().all(|mark| !shown.contains(mark)), "{shown}");

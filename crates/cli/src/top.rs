@@ -2,6 +2,7 @@
 //! the daemon's own clock.
 
 use crate::probe_screen::{give_back, take};
+use crate::study_show::folded;
 use crate::{Failure, Outcome, interrupt, print_while_read};
 use clap::Args;
 use ratatui::Frame;
@@ -230,10 +231,12 @@ impl View {
 
     fn draw(&self, frame: &mut Frame<'_>) {
         let height = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let told = self.helps.iter().flat_map(|line| folded(line, 2, usize::from(frame.area().width)));
+        let told: Vec<String> = told.collect();
         let rows = [
             Constraint::Length(1),
             Constraint::Length(if self.lanes.is_empty() { 0 } else { height(self.lanes.len() + 1) }),
-            Constraint::Length(height(self.helps.len() + 1)),
+            Constraint::Length(height(told.len() + 1)),
             Constraint::Min(0),
             Constraint::Length(1),
         ];
@@ -242,7 +245,7 @@ impl View {
         frame.render_widget(Line::from(text::line(&self.title, usize::MAX).into_owned()), title);
         let columns = Columns::of(&self.lanes, [20, 6, 10, 10, 15, 15, 10, 8, 8], lanes.width);
         frame.render_widget(columns.table(LANES, &self.lanes), lanes);
-        frame.render_widget(Paragraph::new(self.helps.join("\n")), helps);
+        frame.render_widget(Paragraph::new(told.join("\n")), helps);
         let columns = Columns::of(&self.flows, [22, 22, 10, 10, 15, 15, 10, 11, 6], flows.width);
         // Below the names of the columns.
         let room = usize::from(flows.height.saturating_sub(1));
@@ -569,6 +572,19 @@ mod tests {
         assert!(wide.contains("sent up, up: what the client sends"), "{wide}");
         assert!(view.to_text().contains("  and 290 more\n"), "{}", view.to_text());
         assert_eq!(["", "ab", "abcdef"].map(|text| cut(text, 3)), ["", "ab", "a…f"]);
+    }
+
+    /// What helps, and a warning's remedy, stand at the end of their lines.
+    #[test]
+    fn what_is_told_of_peers_is_folded_and_not_cut() {
+        let view = View::of(None, &report(10.0, 1_000_000));
+        let mut terminal = Terminal::new(TestBackend::new(30, 30)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let screen = terminal.backend().to_string();
+        assert!(view.helps.iter().any(|told| told.len() > 30), "{:?}", view.helps);
+        for word in view.helps.iter().flat_map(|told| told.split_whitespace()) {
+            assert!(screen.contains(word), "{word} on\n{screen}");
+        }
     }
 
     #[test]

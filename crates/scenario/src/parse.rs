@@ -244,7 +244,7 @@ pub fn read_regular(path: &Path, most: u64) -> Result<String, String> {
 /// The named tables under `key`, in file order; empty if it is absent.
 fn sections<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<(String, Value<'a>)>, ScenarioError> {
     let Some(value) = root.get(key) else { return Ok(Vec::new()) };
-    let entries = value.table("[channels.air]")?.entries();
+    let entries = value.table(&format!("[{key}.NAME]"))?.entries();
     for (name, value) in &entries {
         validate::name(name, value)?;
     }

@@ -228,7 +228,7 @@ impl<'a> Value<'a> {
         Ok(Table { lines: self.lines, path: self.path.clone(), line: self.line, inner })
     }
     /// As a table.
-    pub fn table(&self, example: &'static str) -> Result<Table<'a>, FileError> {
+    pub fn table(&self, example: &str) -> Result<Table<'a>, FileError> {
         let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", example))?;
         let first = inner.keys().map(|k| k.span().start).min();
         let line = first.map_or(self.line, |offset| self.lines.at(offset));
