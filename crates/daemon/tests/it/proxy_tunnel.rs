@@ -120,7 +120,8 @@ fn packets_of_a_tunnel_are_split_and_what_is_none_is_refused() {
                 );
                 world.sh(&world.a, &line)
             };
-            let wrong = seen("ip.checksum.status == 0 || tcp.checksum.status == 0");
+            // Of a sum of zero the kernel writes the other zero, in UDP's manner (skb_checksum_help), which is as right and not known to it.
+            let wrong = seen("ip.checksum.status == 0 || tcp.checksum.status == 0 && tcp.checksum != 0xffff");
             assert_eq!(wrong, "", "{engine}");
             for ends in ["ip.src == 10.1.0.2 && ip.dst == 10.1.0.1", "ip.src == 10.1.0.1 && ip.dst == 10.1.0.2"] {
                 assert!(seen(&format!("{ends} && ip.proto == 4 && tcp")).lines().count() > 100);
