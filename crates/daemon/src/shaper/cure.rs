@@ -1,10 +1,11 @@
 //! `wavelane cure`: from what a measurement found to a shaper that runs, and back.
 
-use super::config::{DelayDirection, Interface};
+use super::config::DelayDirection;
 use super::reflector::Reflector;
 pub use super::reflector::Target;
 use super::{ShaperError, clear, config, means};
 use crate::commands::CommandError;
+use crate::config::has_table;
 use crate::log;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -349,7 +350,9 @@ pub fn undo(file: &Path) -> Result<(), CommandError> {
             "there is nothing to take back: {file} does not exist; name with --file the one that was set up"
         )));
     }
-    if !config::load(&file).is_ok_and(|all: Vec<Interface>| !all.is_empty()) {
+    // One that was edited and is wrong now is to be taken back all the same.
+    let is_shaper = |text: String| config::is_shaper(&text) && !has_table(&text, "gateway") && !has_table(&text, "proxy");
+    if !crate::load::read_text(&file).is_ok_and(is_shaper) {
         let file = file.display();
         return Err(CommandError::Cure(format!("there is nothing to take back: {file} is no file of a shaper")));
     }
@@ -428,6 +431,9 @@ mod tests {
         let file = folder.join("other.toml");
         assert!(undo(&file).is_err_and(|why| why.to_string().contains("does not exist")));
         fs::write(&file, "[gateway]\nname = \"x\"\n").expect("a file");
+        assert!(undo(&file).is_err() && file.exists());
+        // Beside a gateway's table it is none of ours, whatever is wrong with it.
+        fs::write(&file, "[[shaper]]\n[gateway]\nname = \"x\"\n").expect("a file");
         assert!(undo(&file).is_err() && file.exists());
         assert!(apply(&file, "", &|_| ()).is_err_and(|e| e.to_string().contains("--undo")));
         fs::remove_dir_all(&folder).expect("the folder");
