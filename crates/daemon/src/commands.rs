@@ -75,7 +75,7 @@ pub enum CommandError {
     OfProxy(PathBuf),
     /// It shapes, and is asked nothing.
     #[error(
-        "no gateway or proxy runs here, but a shaper, which has no control socket: its log says what it does (with `log = \"debug\"` each change of its rate), `tc -s qdisc` shows its queue, and SIGHUP (`systemctl reload`) has it read `log` in its file again; for its tables restart it"
+        "no gateway or proxy runs here, but a shaper, which has no control socket: its log says what it does (with `log = \"debug\"` each change of its rate), and SIGHUP (`systemctl reload`) has it read `log` in its file again; for its tables restart it"
     )]
     OfShaper,
     /// A file cannot be written.

@@ -188,6 +188,8 @@ mod tests {
                 error.split(':').next().and_then(|at| at.trim_start_matches("line ").parse().ok()).unwrap_or(line);
             assert!((line..line + 6).contains(&at), "{error}");
         }
+        let listed = parse(&MOVE.replace("[mobility.m]", "[[mobility]]")).expect_err("a list");
+        assert!(listed.contains("mobility must be a table, such as [mobility.NAME], not"), "{listed}");
         let twice = format!("{MOVE}\n{}", MOVE.replace("[mobility.m]", "[mobility.n]"));
         assert!(parse(&twice).expect_err("twice").contains("[mobility.m] is about 'mobile' too"));
         for (from, to, why) in [

@@ -70,8 +70,9 @@ impl Daemon {
         let (is_recorded, is_told) = (counts && self.recorder.is_some(), counts && self.log.has(LogLevel::Debug));
         let happened = is_recorded.then(|| words::event(&self.config, &event, named));
         let told = is_told.then(|| words::plain_event(&self.config, &event, plainly));
+        let is_tick = matches!(event, Event::Tick);
         let orders = self.decisions.take(self.now, &self.config, event);
-        if let Some(told) = told {
+        if let Some(told) = told.filter(|_| !(is_tick && orders.is_empty())) {
             let ordered = orders.iter().filter_map(|order| words::plain_order(&self.config, order, plainly));
             let ordered: Vec<String> = ordered.collect();
             let ordered = if ordered.is_empty() { "nothing is to be done".to_owned() } else { ordered.join("; ") };

@@ -33,7 +33,6 @@ use wavelane_host::nft::ToolError;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::{caps, interface_exists, interface_index};
 use wavelane_measure::{AUTORATE_SILENCE as SILENCE, Autorate, AutorateCause};
-use wavelane_settings::LogLevel;
 
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_RELOAD: u64 = 2;
@@ -449,13 +448,8 @@ fn turn(
             if let Means::Path(path) = &mut one.means {
                 more |= path.serve(now)?;
             }
-            for remark in [one.look(now), one.follow(now, clock)].iter().flatten() {
+            for remark in [one.look(now), one.follow(now, clock), one.detail(now)].iter().flatten() {
                 log.line(now, remark);
-            }
-            if log.has(LogLevel::Debug)
-                && let Some(detail) = one.detail(now)
-            {
-                log.line(now, &detail);
             }
         }
         if let Some(remark) = lead.as_mut().and_then(|lead| lead.look(now)) {
