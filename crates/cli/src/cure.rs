@@ -260,7 +260,9 @@ fn worse(way: &str, before: (f64, f64), after: Option<(f64, f64)>) -> Option<Str
 }
 
 fn table(title: &str, document: &ProbeDocument) -> String {
-    let figure = |value: Option<f64>, unit: &str| value.map_or_else(|| "-".into(), |v| format!("{v:.1} {unit}").replace("-0.0 ", "0.0 "));
+    let figure = |value: Option<f64>, unit: &str| {
+        value.map_or_else(|| "-".into(), |v| format!("{v:.1} {unit}").replace("-0.0 ", "0.0 "))
+    };
     let mut text = format!("{title:<8}{:>14}{:>14}{:>16}\n", "round trip", "rise", "goodput");
     for phase in &document.phases {
         let goodput = figure(phase.goodput_bps.map(|bps| bps / 1e6), "Mbit/s");

@@ -200,7 +200,10 @@ mod tests {
         assert!(parse(&(table(0) + &table(0))).expect_err("twice").contains("twice"));
         assert!(parse(&(table(0) + "[gateway]\nname = \"x\"\n")).expect_err("both").contains("[gateway]"));
         let below = parse(&(table(0) + "log = \"debug\"\n")).expect_err("below a table");
-        assert!(below.starts_with("x, line 4: `log` is the whole file's: write it above the first [[shaper]]"), "{below}");
+        assert!(
+            below.starts_with("x, line 4: `log` is the whole file's: write it above the first [[shaper]]"),
+            "{below}"
+        );
         assert!(is_shaper(&table(0)) && !is_shaper("[gateway]\nname = \"x\"\n"));
     }
 }

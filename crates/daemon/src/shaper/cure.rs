@@ -351,7 +351,8 @@ pub fn undo(file: &Path) -> Result<(), CommandError> {
         )));
     }
     // One that was edited and is wrong now is to be taken back all the same.
-    let is_shaper = |text: String| config::is_shaper(&text) && !has_table(&text, "gateway") && !has_table(&text, "proxy");
+    let is_shaper =
+        |text: String| config::is_shaper(&text) && !has_table(&text, "gateway") && !has_table(&text, "proxy");
     if !crate::load::read_text(&file).is_ok_and(is_shaper) {
         let file = file.display();
         return Err(CommandError::Cure(format!("there is nothing to take back: {file} is no file of a shaper")));
