@@ -110,7 +110,7 @@ fn a_datagram_that_comes_through_a_home_agent_is_decrypted() {
     let mut outer = plain[..20].to_vec();
     outer[2..4].copy_from_slice(&(20 + plain.len() as u16).to_be_bytes());
     outer[9] = 4;
-    let (_, wanted) = opened(&capture(&[plain.clone()], 9_000), &keys(&[key]));
+    let (_, wanted) = opened(&capture(std::slice::from_ref(&plain), 9_000), &keys(&[key]));
     let (sum, packets) = opened(&capture(&[[outer, plain].concat()], 9_000), &keys(&[key]));
     assert_eq!((sum.packets, sum.opened), (1, 1));
     assert_eq!(packets, wanted);
