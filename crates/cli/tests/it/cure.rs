@@ -197,6 +197,30 @@ fn the_guides_cure_works_as_written() {
     assert!(!file.exists());
 }
 
+/// A measurement takes its time, and holds whatever becomes of the shaper.
+#[test]
+fn a_shaper_that_does_not_start_leaves_the_measurement() {
+    let Some(home) = Place::new() else {
+        return eprintln!("SKIPPED (1 test): the cure needs root to make network namespaces");
+    };
+    home.sh("ip link set lo up; tc qdisc add dev lo root tbf rate 6mbit burst 70000 latency 500ms");
+    let folder = std::env::temp_dir().join(format!("wavelane-cure-kept-{}", std::process::id()));
+    let _ending = Ending(folder.clone());
+    let file = folder.join("shaper.toml");
+    let mut server = home.command(&[WAVELANE, "probe", "serve"]).stderr(Stdio::null()).spawn().unwrap();
+    pause(500);
+    let line = [WAVELANE, "cure", "127.0.0.1", "--yes", "--json", "--seconds", "4", "--interface", "lo", "--file"];
+    let mut command = home.command(&[&line[..], &[file.to_str().unwrap()]].concat());
+    let out = command.env("WAVELANED", "/bin/false").output().unwrap();
+    let _ = server.kill();
+    let _ = server.wait();
+    let (said, kept) = (String::from_utf8_lossy(&out.stderr), document(&out));
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("wavelaned ended and said nothing"), "{said}");
+    assert_eq!((&kept["applied"], kept["proposed"][0]["interface"].as_str()), (&false.into(), Some("lo")), "{kept}");
+    assert!(!file.exists() && !file.with_extension("log").exists(), "nothing is left of it");
+}
+
 /// Ctrl-C while the shaper starts: that goes on, the second measurement ends at once, and the user learns what stays.
 #[test]
 fn an_interrupt_during_the_set_up_ends_the_second_measurement() {

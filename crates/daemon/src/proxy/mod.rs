@@ -102,7 +102,7 @@ fn unsplit(on_failure: OnFailure, why: &str) -> String {
 /// What is told of one that its server's side refuses.
 fn refused(why: Reason) -> String {
     let why = match why {
-        Reason::Refused => "its server does",
+        Reason::Refused => return "refused by its server".to_owned(),
         Reason::Unreachable => "there is no way to its server",
         Reason::TimedOut => "its server does not answer",
         Reason::Prohibited => "the way to its server is closed by a rule",

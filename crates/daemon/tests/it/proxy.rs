@@ -105,7 +105,7 @@ fn bodies_half_closes_and_refusals_cross_in_either_version(engine: &str) {
 
         let error = world.connect(&world.client, &format!("{at}:81")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
-        proxy.wait_log(&format!("to {at}:81: refused: its server does"));
+        proxy.wait_log(&format!("to {at}:81: refused by its server"));
         let error = world.connect(&world.client, &format!("{at}:82")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{error}");
         proxy.wait_log(&format!("to {at}:82: refused: there is no way to its server"));
