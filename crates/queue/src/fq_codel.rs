@@ -300,6 +300,13 @@ impl<T: Queued> FqCoDel<T> {
         let mut sparse = self.new.iter().map(|index| &self.buckets[*index]).filter(|bucket| bucket.deficit > 0);
         sparse.find_map(|bucket| bucket.fifo.first())
     }
+    /// Whether more waits than sparse flows' turns, each begun by an item of at most `small` octets.
+    pub(super) fn has_beyond_sparse(&self, small: usize) -> bool {
+        let begins_small = |bucket: &&Bucket<T>| bucket.fifo.first().is_some_and(|first| first.octets() <= small);
+        let sparse = self.new.iter().map(|index| &self.buckets[*index]).filter(|bucket| bucket.deficit > 0);
+        let turn = |bucket: &Bucket<T>| bucket.fifo.octets().min(usize::try_from(bucket.deficit).unwrap_or(0));
+        self.octets > sparse.filter(begins_small).map(turn).sum()
+    }
     /// Octets of the flow with the largest backlog.
     pub(super) fn fattest(&self) -> usize {
         self.new.iter().chain(&self.old).map(|index| self.buckets[*index].fifo.octets()).max().unwrap_or(0)

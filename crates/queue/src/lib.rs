@@ -294,6 +294,14 @@ impl<T: Queued> Queue<T> {
         }
     }
 
+    /// Whether more waits than sparse flows' turns, each begun by an item of at most `small` octets.
+    pub fn has_beyond_sparse(&self, small: usize) -> bool {
+        match self {
+            Self::FqCoDel(queue) => queue.has_beyond_sparse(small),
+            _ => !self.is_empty(),
+        }
+    }
+
     /// Items that wait.
     pub fn len(&self) -> usize {
         match self {

@@ -97,8 +97,7 @@ impl Service for Services {
     }
 
     fn bulk(&self) -> Bulk {
-        let packets = self.packets.as_ref().and_then(Packets::wants);
-        if packets == Some(Class::Bulk) { Bulk::Ready } else { self.blocks.bulk() }
+        if self.packets.as_ref().is_some_and(Packets::bulk_waits) { Bulk::Ready } else { self.blocks.bulk() }
     }
 
     fn micro_waits(&self, _now: Instant) -> bool {

@@ -199,6 +199,11 @@ impl Packets {
         (self.sender.has_backlog() || !self.queue.is_empty()).then_some(Class::Bulk)
     }
 
+    /// Whether more waits than small packets of sparse flows, which go ahead.
+    pub fn bulk_waits(&self) -> bool {
+        self.sender.has_backlog() || self.queue.has_beyond_sparse(SMALL_MAX)
+    }
+
     fn small_waits(&self) -> bool {
         self.small_head().is_some()
     }

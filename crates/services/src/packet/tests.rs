@@ -162,12 +162,19 @@ fn several_small_packets_share_a_datagram_and_pass_large_ones() {
     packets.fill(now, &mut datagram(&mut Writer::new(&mut buf), &mut pieces, &mut budget));
     assert_eq!((pieces.len(), packets.wants()), (1, Some(Class::Bulk)));
     (0..3).for_each(|n| packets.push(now, udp(9_000 + n, 60)));
-    assert_eq!(packets.wants(), Some(Class::Micro));
+    assert_eq!((packets.wants(), packets.bulk_waits()), (Some(Class::Micro), true), "the large ones go on waiting");
     pieces.clear();
     let mut w = Writer::new(&mut buf);
     packets.fill_small(now, &mut datagram(&mut w, &mut pieces, &mut budget));
     assert_eq!(pieces.len(), 3, "all three in one datagram of {} octets", w.len());
     assert!(w.len() < 3 * 110);
+    let mut small = Packets::new(config());
+    (0..3).for_each(|n| small.push(now, udp(9_000 + n, 60)));
+    assert_eq!((small.wants(), small.bulk_waits()), (Some(Class::Micro), false));
+    small.push(now, udp(9_000, 1_000));
+    assert!(!small.bulk_waits(), "within its flow's first turn");
+    small.push(now, udp(9_000, 1_000));
+    assert!(small.bulk_waits());
 }
 
 #[test]
