@@ -29,7 +29,7 @@ pub(crate) fn of(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<M
             "'{node}' is a gateway, whose sessions follow its address: write address = \"new\", or name an endpoint"
         ));
     }
-    if let Some(other) = scenario.moves.iter().find(|of| of.node == node || of.networks.contains(&node)) {
+    if let Some(other) = scenario.moves.iter().find(|of| of.node == node) {
         return refuse(format!("[mobility.{}] is about '{node}' too: a node moves once, so remove one", other.name));
     }
     let Some(onto) = scenario.channel(&to) else {
@@ -61,8 +61,7 @@ pub(crate) fn of(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<M
         }
     }
     for (far, channel) in [(home, from), (away, onto)] {
-        let is_mobile = scenario.moves.iter().any(|of| of.node == far);
-        if kind(far) != Some(NodeKind::Router) || is_mobile {
+        if kind(far) != Some(NodeKind::Router) {
             return refuse(format!(
                 "[channels.{}] leads to '{far}', and an access network has a router there: make it one",
                 channel.name

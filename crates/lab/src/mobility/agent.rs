@@ -60,11 +60,10 @@ impl HomeAgent {
         let code = match () {
             () if !signed.is_by(&self.security) => Code::UNAUTHENTIC,
             () if !self.is_fresh(stamp, identification) => {
-                // The mobile sets its clock by the upper half, and knows its request by the lower.
+                // A mobile sets its clock by the upper half (ours has the agent's), and knows its request by the lower.
                 identification = (stamp & !u64::from(u32::MAX)) | (identification & u64::from(u32::MAX));
                 Code::IDENTIFICATION
             }
-            () if request.wishes.any_of(Wishes::RESERVED) => Code::MALFORMED,
             () if request.agent != self.address => Code::OTHER_AGENT,
             () if request.wishes.any_of(Wishes::REVERSE) => Code::NO_REVERSE_TUNNEL,
             () if request.wishes.any_of(Wishes::ENCAPSULATION) => Code::NO_ENCAPSULATION,
@@ -110,8 +109,6 @@ pub(crate) struct Mobile {
     request: Request,
     security: Security,
     clock: TimeOfDay,
-    /// What the home agent's clock is ahead, in the upper half of an identification.
-    ahead: i64,
     standing: Standing,
     tries: u32,
     /// When a request is to leave.
@@ -128,7 +125,7 @@ impl Mobile {
     ) -> Self {
         let wishes = Wishes::DECAPSULATES;
         let request = Request { wishes, lifetime: LIFETIME_MAX, home, agent, care_of, identification: 0 };
-        Self { request, security, clock, ahead: 0, standing: Standing::Asked, tries: 0, due: Some(now) }
+        Self { request, security, clock, standing: Standing::Asked, tries: 0, due: Some(now) }
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -148,8 +145,7 @@ impl Mobile {
             return None;
         }
         // Each has its own, so that none is taken for a replay.
-        let stamp = self.clock.stamp(now).wrapping_add_signed(self.ahead << 32);
-        self.request.identification = stamp.max(self.request.identification + 1);
+        self.request.identification = self.clock.stamp(now).max(self.request.identification + 1);
         self.due = Some(now + AGAIN.times(1 << self.tries).min(AGAIN_MAX));
         self.tries += 1;
         Some(self.request.write(&self.security))
@@ -166,13 +162,6 @@ impl Mobile {
             return;
         }
         match reply.code {
-            // The same clock as before is no help: that would go on for ever.
-            Code::IDENTIFICATION if self.ahead == 0 => {
-                self.ahead = (reply.identification >> 32) as i64 - (asked >> 32) as i64;
-                // What was denied was used up by nobody.
-                self.request.identification = 0;
-                self.due = Some(now);
-            }
             code if !code.is_accepted() => self.stand(Standing::Denied(code), None),
             _ => {
                 let half = Span::from_millis(u64::from(reply.lifetime.min(self.request.lifetime)) * 500);

@@ -135,22 +135,54 @@ fn a_replayed_request_is_denied_and_changes_nothing() {
 }
 
 #[test]
-fn a_mobile_whose_clock_is_wrong_learns_the_agents() {
+fn a_mobile_whose_clock_is_wrong_is_denied() {
     for wrong in [CLOCK.0 + 3_600_000_000_000, CLOCK.0 - 3_600_000_000_000] {
         let mut one = Mobile::new(at(0), [HOME, AGENT, AWAY], SECURITY, TimeOfDay(wrong));
         let mut home = agent();
-        assert_eq!(talk(&mut one, &mut home, 0, at(10_000)), [0, 40]);
-        assert_eq!((one.standing(), home.care_of(at(10_000))), (Standing::Registered, Some(AWAY)));
+        assert_eq!(talk(&mut one, &mut home, 0, at(10_000)), [0]);
+        assert_eq!((one.standing(), home.care_of(at(10_000))), (Standing::Denied(Code::IDENTIFICATION), None));
     }
-    // An agent that goes on to deny it is not asked for ever.
-    let mut one = mobile(at(0));
-    for now in [at(0), at(40)] {
-        let message = one.poll_transmit(now).expect("due");
-        let identification = Request::read(&message).expect("sound").message.identification ^ (9 << 32);
-        let reply = Reply { code: Code::IDENTIFICATION, lifetime: 0, home: HOME, agent: AGENT, identification };
-        one.handle(at(40), &reply.write(&SECURITY));
+}
+
+/// What strangers send: every field at its ends, the authenticator right or wrong.
+#[test]
+fn extremes_of_every_field_neither_panic_nor_bind_a_stranger() {
+    let addresses = [
+        HOME,
+        AGENT,
+        AWAY,
+        Ipv4Addr::UNSPECIFIED,
+        Ipv4Addr::BROADCAST,
+        Ipv4Addr::LOCALHOST,
+        Ipv4Addr::new(224, 0, 0, 1),
+    ];
+    let forger = Security { key: [8; 16], ..SECURITY };
+    let (mut home, mut ms) = (agent(), 0);
+    for security in [SECURITY, forger] {
+        for (wishes, lifetime) in [(0, 0), (0, 1), (0x20, u16::MAX), (0xff, 60), (0x05, 60)] {
+            for (mobile, by, care_of) in
+                addresses.iter().flat_map(|a| addresses.iter().flat_map(move |b| addresses.map(|c| (*a, *b, c))))
+            {
+                ms += 8_000;
+                let now = at(ms);
+                let near = CLOCK.stamp(now);
+                for identification in [0, 1, near - (7 << 32), near, near + (7 << 32), u64::MAX] {
+                    let asked =
+                        Request { wishes: Wishes(wishes), lifetime, home: mobile, agent: by, care_of, identification };
+                    let before = home.care_of(now);
+                    let reply = home.handle(now, &asked.write(&security));
+                    assert_eq!(reply.is_some(), mobile == HOME, "{asked:?}");
+                    let code = reply.map(|reply| Reply::read(&reply).expect("sound").message.code);
+                    match code.is_some_and(Code::is_accepted) {
+                        true => assert!(
+                            security == SECURITY && by == AGENT && home.care_of(now).is_none_or(|at| at == care_of)
+                        ),
+                        false => assert_eq!(home.care_of(now), before, "{asked:?}"),
+                    }
+                }
+            }
+        }
     }
-    assert_eq!((one.standing(), one.poll_timeout()), (Standing::Denied(Code::IDENTIFICATION), None));
 }
 
 #[test]
@@ -166,7 +198,7 @@ fn what_an_agent_does_not_do_is_denied_by_name() {
     assert_eq!(code(&|asked| asked.agent = AWAY), Code::OTHER_AGENT);
     assert_eq!(code(&|asked| asked.wishes = Wishes::REVERSE), Code::NO_REVERSE_TUNNEL);
     assert_eq!(code(&|asked| asked.wishes = Wishes(0x08)), Code::NO_ENCAPSULATION);
-    assert_eq!(code(&|asked| asked.wishes = Wishes(0x01)), Code::MALFORMED);
+    assert_eq!(code(&|asked| asked.wishes = Wishes(0x05)), Code::ACCEPTED, "reserved bits are ignored (section 3.3)");
     assert_eq!(code(&|asked| asked.wishes = Wishes::SIMULTANEOUS), Code::ACCEPTED_ALONE);
     // Of others nothing is known, and to what is no request there is no answer.
     let other = Request { home: AWAY, ..request(at(9)) };

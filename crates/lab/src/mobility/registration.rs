@@ -32,10 +32,8 @@ impl Wishes {
     pub(crate) const SIMULTANEOUS: Self = Self(0x80);
     /// Another encapsulation than RFC 2003's (M, G).
     pub(crate) const ENCAPSULATION: Self = Self(0x18);
-    /// A tunnel the other way too (T, RFC 3024).
+    /// A tunnel the other way too (T, RFC 3024). The bits r and x are sent as zero and ignored.
     pub(crate) const REVERSE: Self = Self(0x02);
-    /// Reserved (r, x): sent as zero.
-    pub(crate) const RESERVED: Self = Self(0x05);
 
     pub(crate) fn any_of(self, others: Self) -> bool {
         self.0 & others.0 != 0
@@ -75,7 +73,6 @@ impl Code {
     pub(crate) const ACCEPTED_ALONE: Self = Self(1);
     pub(crate) const UNAUTHENTIC: Self = Self(131);
     pub(crate) const IDENTIFICATION: Self = Self(133);
-    pub(crate) const MALFORMED: Self = Self(134);
     pub(crate) const OTHER_AGENT: Self = Self(136);
     /// RFC 3024, section 3.4.
     pub(crate) const NO_REVERSE_TUNNEL: Self = Self(137);
