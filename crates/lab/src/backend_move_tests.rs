@@ -135,6 +135,33 @@ fn sessions_of_a_gateway_with_a_new_address_go_on() {
 }
 
 #[test]
+fn what_is_in_flight_arrives_where_there_is_no_gap() {
+    let mut scenario = moving(false, "kept", "app = \"download\"\nfrom = \"FROM\"\nto = \"server\"");
+    if !may_move(&scenario, tcp(TcpKind::Cubic)) {
+        return;
+    }
+    let near = scenario.channels.iter_mut().find(|channel| channel.name == "near");
+    if let Some(wavelane_scenario::ChannelKind::Cable(cable)) = near.map(|channel| &mut channel.kind) {
+        cable.forward.delay = Span::from_millis(500);
+    }
+    scenario.moves[0].gap = Span::ZERO;
+    scenario.duration = Span::from_secs(7);
+    let _guard = ONE_AT_A_TIME.lock();
+    // real time: 7 s, the run's own
+    let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "at-once");
+    let raw = raw.unwrap();
+    raw.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    // Data that left before 3 s are on their way for 500 ms, and the mobile is registered no sooner than they are through.
+    let arrivals = &raw.flows[0].arrivals;
+    let octets = |from: u64, until: u64| {
+        arrivals.iter().filter(|(at, _)| (from..until).contains(&(at / 1_000_000))).map(|(_, n)| n).sum::<u64>()
+    };
+    assert!(octets(3_050, 3_500) > 50_000, "{arrivals:?}");
+    assert!(noted(&raw, "has the address") >= 3.5 && octets(4_000, 7_000) > 0, "{arrivals:?}");
+    assert_eq!((children(), strays()), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn moves_that_no_program_here_can_do_are_refused_with_the_reason() {
     let flow = "app = \"echo\"\nfrom = \"FROM\"\nto = \"server\"";
     let endpoint = moving(false, "kept", flow);

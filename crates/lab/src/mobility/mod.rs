@@ -272,19 +272,22 @@ impl Mover {
             told.lock().unwrap_or_else(PoisonError::into_inner).notes.push(format!("{} {text}", of.node));
         };
         let [before, after] = interfaces.each_ref().map(String::as_str);
-        rest_until(epoch + of.at, stopped);
-        let back = epoch + of.back();
-        rest_until(back.min(epoch + of.at + settles), stopped);
+        // From `at` on the first channel takes nothing; what was in flight on it arrives, also where the next is there sooner.
+        let (back, settled) = (epoch + of.back(), epoch + of.at + settles);
         // The address that is kept is the node's own, on no channel.
         let own = kept.as_ref().map(|_| format!("addr add {}/32 dev lo", leases[0].address));
         let lost = own.into_iter().chain([format!("link set {before} down"), format!("addr flush dev {before}")]);
-        tools::ip(&ns, &lost.collect::<Vec<_>>())?;
+        let lost: Vec<_> = lost.collect();
+        rest_until(settled.min(back), stopped);
+        if settled <= back {
+            tools::ip(&ns, &lost)?;
+            rest_until(back, stopped);
+        }
         let ended = client.end();
         if stopped() {
             return Ok(());
         }
         told.lock().unwrap_or_else(PoisonError::into_inner).notes.extend(ended);
-        rest_until(back, stopped);
         tools::ip(&ns, &[format!("link set {after} up")])?;
         let mut client = Client::start(&ns, after, (paths.0.path(), &paths.1))?;
         let lease = loop {
@@ -297,6 +300,10 @@ impl Mover {
                 return Ok(());
             }
         };
+        if settled > back {
+            rest_until(settled, stopped);
+            tools::ip(&ns, &lost)?;
+        }
         tools::ip(&ns, &joined(after, lease, kept.as_ref().map(|_| leases[0].address), &control))?;
         note(format!("has the address {} on '{}' at {:.3} s", lease.address, of.channels[1], since(realtime::now())));
         if let Some((far, security)) = kept {
