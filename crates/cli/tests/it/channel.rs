@@ -19,13 +19,16 @@ struct Running(Child, BufReader<ChildStderr>, u16);
 
 impl Running {
     fn start(args: &[&str], to: u16) -> Self {
+        Self::start_named(args, to, "air")
+    }
+    fn start_named(args: &[&str], to: u16, name: &str) -> Self {
         let mut command = Command::new(WAVELANE);
         command.arg("channel").args(args).args(["--listen=127.0.0.1:0", &format!("--to=127.0.0.1:{to}")]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
-        assert!(line.contains(" over channel 'air'"), "{line}");
+        assert!(line.contains(&format!(" over channel '{name}'")), "{line}");
         let port = line.split_once("127.0.0.1:").unwrap().1.split_once(" -> ").unwrap().0;
         Self(child, said, port.parse().unwrap())
     }
@@ -109,6 +112,34 @@ fn datagrams_meet_the_losses_and_the_delay_of_the_channel() {
     assert!(said.contains("datagrams of other callers: 1\ndropped datagrams of more than 1,472 octets: 1"), "{said}");
     called.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     assert!(called.recv_from(&mut [0; 2000]).is_err() && caller.recv_from(&mut [0; 2000]).is_err());
+}
+
+/// A mobile's channels are the run's: before it is there nothing crosses the second, and once it left nothing the first.
+#[test]
+fn channels_of_a_mobile_are_dead_while_it_is_elsewhere() {
+    let file = scenarios().join("links/handover.toml").display().to_string();
+    let (caller, called) = (socket(), socket());
+    let to = called.local_addr().unwrap().port();
+    for (name, moves, crosses) in
+        [("near", "50 s", true), ("near", "1 ms", false), ("away", "1 ms", true), ("away", "50 s", false)]
+    {
+        let moves = format!("mobility.m.at={moves}");
+        let args = [&file, "--channel", name, "--set", "duration=1 h", "--set", "mobility.m.gap=1 ms", "--set", &moves];
+        let running = Running::start_named(&args, to, name);
+        let listen = std::net::SocketAddr::from(([127, 0, 0, 1], running.2));
+        // real time: 0.05 s, long after the first move and long before the second; then 0.4 s where nothing is to come
+        std::thread::sleep(Duration::from_millis(50));
+        let came = (0..20u32).any(|number| {
+            caller.send_to(&number.to_be_bytes(), listen).unwrap();
+            called.set_read_timeout(Some(Duration::from_millis(if crosses { 500 } else { 20 }))).unwrap();
+            called.recv_from(&mut [0; 16]).is_ok()
+        });
+        assert_eq!(came, crosses, "{name}, {moves}");
+        running.end();
+        // What is late is no answer of the next.
+        called.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        while called.recv_from(&mut [0; 16]).is_ok() {}
+    }
 }
 
 #[test]
