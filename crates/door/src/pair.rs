@@ -12,6 +12,10 @@ use wavelane_wire::frame::Reason;
 /// What a direction where nothing waits keeps of its memory at most.
 const IDLE_ROOM: usize = 4_096;
 
+/// A direction may hold this part of what is left of the half that all share: one whose reader has stopped leaves the others most of it,
+/// also where the pool has the least that a file may give it (8 of its 128 KiB), and the usual pool binds only where 28 MiB wait.
+const SHARE: usize = 16;
+
 /// The bounds of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct PairConfig {
@@ -19,7 +23,7 @@ pub struct PairConfig {
     pub room: usize,
     /// Flows at a time.
     pub flows_max: usize,
-    /// Bytes that wait altogether. Half of it is for whoever needs more than an equal share of the other half.
+    /// Bytes that wait altogether. Half of it is for those that need more than an equal share of the other half.
     pub pool: usize,
 }
 
@@ -44,9 +48,10 @@ impl PairConfig {
         ((self.pool / (4 * self.flows_max.max(1))).max(1), self.pool / 2)
     }
     /// How much may wait in a direction where `held` bytes do, of `waiting` in all.
-    pub(crate) fn limit(&self, held: usize, waiting: usize) -> usize {
+    pub fn limit(&self, held: usize, waiting: usize) -> usize {
         let (own, shared) = self.shares();
-        self.room.min(own.max(held.saturating_add(shared.saturating_sub(waiting))))
+        // What it holds is part of what it shares, so that it keeps that while nobody else wants more.
+        self.room.min(own.max((held.saturating_add(shared.saturating_sub(waiting))) / SHARE))
     }
 }
 

@@ -104,6 +104,8 @@ pub struct ProxyConfig {
     pub towards: Vec<(IpPrefix, wavelane_tcp::Config)>,
     /// What waits between the two halves of connections.
     pub pair: PairConfig,
+    /// What waits in their TCP.
+    pub memory: usize,
     /// Outages of its channels, in order: from when on and until when. It is told of each `GAP_AHEAD` before.
     pub gaps: Vec<(Instant, Instant)>,
 }
@@ -122,8 +124,8 @@ const GAP_AHEAD: Span = Span::from_millis(500);
 impl ProxyConfig {
     /// One TCP on both sides.
     pub fn new(tcp: wavelane_tcp::Config) -> Self {
-        let pair = PairConfig { pool: pool_parts(POOL_DEFAULT).0, ..PairConfig::default() };
-        Self { tcp, towards: Vec::new(), pair, gaps: Vec::new() }
+        let (pool, memory) = pool_parts(POOL_DEFAULT);
+        Self { tcp, towards: Vec::new(), pair: PairConfig { pool, ..PairConfig::default() }, memory, gaps: Vec::new() }
     }
 }
 
@@ -183,7 +185,7 @@ impl Proxy {
         let gaps = config.gaps.iter().flat_map(ends).map(|(at, is_near)| (clock.local(at), is_near)).collect();
         let mut door = OwnDoor::of_proxy(local, address.into(), &config.tcp, config.towards, entropy);
         // As the daemon's: what a reader that stopped will not take is left to others.
-        door.set_memory_max(pool_parts(POOL_DEFAULT).1);
+        door.set_memory_max(config.memory);
         Self { door, pair: Pair::new(config.pair), gaps, buffer: vec![0; PACKET_ROOM] }
     }
     /// Whether a packet that crosses the node is the proxy's.
@@ -200,6 +202,10 @@ impl Proxy {
             self.gaps.pop_front();
             self.door.note_gap(is_near);
         }
+    }
+    /// Bytes that wait in it.
+    pub(crate) fn waiting(&self) -> usize {
+        self.door.memory() + self.pair.waiting()
     }
     /// Lets it move bytes and hands out its packets. Returns whether anything changed.
     pub(crate) fn serve(

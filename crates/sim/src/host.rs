@@ -68,6 +68,10 @@ impl HostNode {
         let entropy = seed.entropy(&format!("node {} / door 0", self.name));
         self.proxy = Some(Box::new(Proxy::new(&self.clock, now, self.address, config, entropy)));
     }
+    /// Bytes that wait in the proxy, if it is one.
+    pub(crate) fn proxy_waiting(&self) -> Option<usize> {
+        self.proxy.as_ref().map(|proxy| proxy.waiting())
+    }
     /// Snoops for the hosts of these networks from now on.
     pub(crate) fn snoop(&mut self, towards: Vec<IpPrefix>) {
         self.snooper = Some(Box::new(Snooper::new(towards)));

@@ -276,6 +276,38 @@ fn a_pool_too_small_for_so_many_is_warned_of_before_the_start_and_a_proxy_has_no
         assert_eq!(found.is_some(), warns.is_some(), "{said}");
         assert!(warns.is_none_or(|pool| found.unwrap().contains(pool)), "{said}");
     }
+    let least = "connections_max = 40\npool = \"1 MiB\"";
+    for (line, side, warns) in [
+        (
+            least,
+            "",
+            "side 'air' has a `buffer` of 524288 B, of which `pool` lets a connection use 157286 B: a pool of 3670016 B",
+        ),
+        (least, "buffer = \"1 MiB\"", "use 157286 B: a pool of 7340032 B lets it use all"),
+        ("pool = \"7340032 B\"\nconnections_max = 40", "buffer = \"1 MiB\"", ""),
+        (
+            least,
+            "networks = [\"10.9.0.0/16\"]\nbuffer = \"64 KiB\"",
+            "an end beyond all sides has a buffer of 524288 B",
+        ),
+        (
+            least,
+            "buffer = \"64 KiB\"\nhigh = \"16 KiB\"",
+            "a `high` of 16384 B, of which `pool` lets a connection use 8192 B: a pool of 2113536 B",
+        ),
+        ("pool = \"2113536 B\"\nconnections_max = 40", "buffer = \"64 KiB\"\nhigh = \"16 KiB\"", ""),
+    ] {
+        let said = check(line, side);
+        let found = said.lines().find(|line| line.contains("lets it use all"));
+        assert!(
+            found.map_or(warns.is_empty(), |line| !warns.is_empty() && line.contains(warns)),
+            "{line}, {side}: {said}"
+        );
+        assert!(!said.contains("has room for them"), "{said}");
+    }
+    std::fs::write(&file, with("pool = \"1 MiB\"", "")).unwrap();
+    let said = crate::proxy::check(&file).unwrap();
+    assert!(said.contains("which need 46720000 B") && said.contains("a pool of 46720000 B has room"), "{said}");
     let why = crate::commands::check_with(&file, "b", None).unwrap_err().to_string();
     assert!(why.contains("a proxy has no peers"), "{why}");
     std::fs::remove_file(&file).unwrap();

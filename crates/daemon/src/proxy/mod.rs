@@ -232,29 +232,44 @@ fn warnings(settings: &Settings) -> Vec<String> {
     match (settings.engine == Engine::Kernel).then(|| tunings(settings)) {
         Some(Ok((_, remark))) => warnings.extend(remark),
         Some(Err(why)) => warnings.push(why.to_string()),
-        None => {
-            let alone = settings.memory() / (MEMORY_SHARE + 1);
-            let large = |side: &&Side| side.own_tcp().receive_buffer > alone;
-            warnings.extend(settings.sides.iter().find(large).map(|side| {
-                format!(
-                    "side '{}' has a `buffer` of which `pool` lets a connection use {alone} B: a pool of {} B lets it use all",
-                    side.name,
-                    side.own_tcp().receive_buffer.saturating_mul(2 * (MEMORY_SHARE + 1))
-                )
-            }));
-            // Four directions: two halves, each in and out.
-            let least = settings.connections_max.saturating_mul(4 * settings.memory_own());
-            if least > settings.memory() {
-                warnings.push(format!(
-                    "`connections_max` is {}, which need {least} B for what each holds whatever the others do, and `pool` leaves {} B for that: a pool of {} B has room for them",
-                    settings.connections_max,
-                    settings.memory(),
-                    least.saturating_add(least / 3 + 1)
-                ));
-            }
-        }
+        None => warnings.extend(beyond_pool(settings)),
+    }
+    let (own, leaves) = match settings.engine {
+        Engine::Kernel => (CRUMB, settings.bytes()),
+        Engine::Userspace => (settings.memory_own(), settings.memory()),
+    };
+    // Four directions: two halves, each in and out.
+    let least = settings.connections_max.saturating_mul(4 * own);
+    if least > leaves {
+        let whole = if leaves == settings.bytes() { least } else { least.saturating_add(least / 3 + 1) };
+        warnings.push(format!(
+            "`connections_max` is {}, which need {least} B for what each holds whatever the others do, and `pool` leaves {leaves} B for that: a pool of {whole} B has room for them",
+            settings.connections_max
+        ));
     }
     warnings
+}
+
+/// Buffers and marks of our own TCP of which the pool lets a connection that is alone use a part.
+fn beyond_pool(settings: &Settings) -> Option<String> {
+    let alone = settings.memory() / (MEMORY_SHARE + 1);
+    let between = PairConfig { room: usize::MAX, ..pair_config(settings) }.limit(0, 0);
+    let says = |whose: String, key: &str, octets: usize, alone: usize| {
+        // Rounded up twice, whose halves and shares round down.
+        let parts = settings.bytes() / alone.max(1) + 1;
+        let whole = octets.saturating_mul(parts);
+        (octets > alone).then(|| {
+            format!("{whose} has {key} of {octets} B, of which `pool` lets a connection use {alone} B: a pool of {whole} B lets it use all")
+        })
+    };
+    let of_side = |side: &Side| {
+        let whose = || format!("side '{}'", side.name);
+        let buffer = says(whose(), "a `buffer`", side.own_tcp().receive_buffer, alone);
+        buffer.or_else(|| says(whose(), "a `high`", side.marks()?.high, between))
+    };
+    let usual = || says("an end beyond all sides".to_owned(), "a buffer", settings.own_tcp().0.receive_buffer, alone);
+    let everywhere = settings.sides.iter().any(|side| side.networks.is_empty());
+    settings.sides.iter().find_map(of_side).or_else(|| if everywhere { None } else { usual() })
 }
 
 /// Splits what `file` names until SIGTERM or SIGINT, and removes everything then.
@@ -303,6 +318,9 @@ struct Proxy<B> {
     /// The engine.
     body: B,
 }
+
+/// What each direction of the engine `kernel` is to hold whatever the others do: a segment, since one of fewer octets costs as many calls.
+const CRUMB: usize = 1_460;
 
 fn pair_config(settings: &Settings) -> PairConfig {
     let pool = usize::try_from(settings.pool.get()).unwrap_or(usize::MAX);

@@ -42,6 +42,13 @@ impl Engine {
             _ => None,
         }
     }
+    /// Bytes that wait in a split proxy, between its halves and in their TCP.
+    pub fn proxy_waiting(&self, node: NodeId) -> Option<usize> {
+        match &self.nodes[node.0] {
+            Node::Host(host) => host.proxy_waiting(),
+            _ => None,
+        }
+    }
     /// A gateway's own status.
     pub fn status(&self, node: NodeId) -> Status {
         let node = self.gateway_node(node);

@@ -11,7 +11,7 @@ use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::{
     ChannelId, Engine, FlowEnd, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, ProxyConfig, SimBackend, Work,
 };
-use wavelane_tcp::Config as TcpConfig;
+use wavelane_tcp::{Config as TcpConfig, memory_own};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 10);
 const PROXY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -21,24 +21,30 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
 struct World {
     engine: Engine,
     client: NodeId,
+    middle: NodeId,
     wired: ChannelId,
     flows: u16,
 }
 
 impl World {
     fn new(split: bool, wired: CableConfig, air: CableConfig) -> Self {
+        let tcp = || TcpConfig { nagle: false, ..TcpConfig::default() };
+        Self::with(split.then(|| ProxyConfig::new(tcp())), wired, air)
+    }
+
+    fn with(proxy: Option<ProxyConfig>, wired: CableConfig, air: CableConfig) -> Self {
         let mut engine = Engine::new(Seed(1));
         let clock = |ms| NodeClock::new(Span::from_millis(ms), 20).unwrap();
         let tcp = || TcpConfig { nagle: false, ..TcpConfig::default() };
         let client = engine.add_host("client", CLIENT, clock(1), tcp());
         let server = engine.add_host("server", SERVER, clock(2), tcp());
-        let middle = match split {
-            true => {
+        let middle = match proxy {
+            Some(proxy) => {
                 let host = engine.add_host("proxy", PROXY, clock(3), tcp());
-                engine.split_at(host, ProxyConfig::new(tcp()));
+                engine.split_at(host, proxy);
                 host
             }
-            false => engine.add_router("router"),
+            None => engine.add_router("router"),
         };
         let plug = |node| Plug { node, address: None };
         let air = engine.connect("air", air, plug(client), plug(middle)).unwrap();
@@ -48,10 +54,20 @@ impl World {
         engine.route(client, SERVER, air);
         engine.route(server, CLIENT, wired);
         engine.listen(server, SocketAddr::from((SERVER, 80)));
-        Self { engine, client, wired, flows: 0 }
+        Self { engine, client, middle, wired, flows: 0 }
     }
 
     fn add(&mut self, work: Work, port: u16, start: Instant) -> FlowIndex {
+        self.add_reader(work, port, start, None)
+    }
+
+    fn add_reader(
+        &mut self,
+        work: Work,
+        port: u16,
+        start: Instant,
+        reader_pause: Option<(Instant, Instant)>,
+    ) -> FlowIndex {
         self.flows += 1;
         self.engine.add_flow(FlowSpec {
             node: self.client,
@@ -62,7 +78,7 @@ impl World {
             start,
             stop: None,
             source_rate: None,
-            reader_pause: None,
+            reader_pause,
         })
     }
 }
@@ -118,6 +134,40 @@ fn loss_on_the_near_side_costs_its_own_round_trip_only() {
     };
     let (split, whole) = (octets(true), octets(false));
     assert!(split > 2 * whole, "{split} octets with the proxy, {whole} without");
+}
+
+/// The least pool that a file may have, with buffers from the least to a thousand times the pool: while forty readers have stopped it
+/// holds no more than the pool, or what `check` says that so many hold whatever the others do, and others go on both ways.
+#[test]
+fn the_least_pool_carries_beside_readers_that_stopped() {
+    const POOL: usize = 1 << 20;
+    let (pool, memory) = wavelane_door::pool_parts(POOL);
+    for buffer in [16 << 10, 512 << 10, POOL, 4 * POOL, 1 << 30] {
+        let tcp = TcpConfig { nagle: false, receive_buffer: buffer, send_buffer: buffer, ..TcpConfig::default() };
+        let each = 4 * memory_own([&tcp]);
+        let mut proxy = ProxyConfig::new(tcp);
+        (proxy.pair.room, proxy.pair.flows_max, proxy.pair.pool, proxy.memory) = (128 << 10, 8_000, pool, memory);
+        let mut world = World::with(Some(proxy), far(), near());
+        let ever = Some((Instant::ZERO, secs(1_000)));
+        for n in 0..40 {
+            world.add_reader(Work::Download(Some(2_000_000)), 80, Instant::from_millis(50 * n), ever);
+        }
+        let body = [Work::Download(Some(1_000_000)), Work::Upload(Some(1_000_000))];
+        let live = body.map(|work| world.add(work, 80, secs(5)));
+        let mut most = 0;
+        let step = Span::from_millis(20);
+        world.engine.run_while(secs(120), step, |engine| {
+            most = most.max(engine.proxy_waiting(world.middle).unwrap_or(0));
+            live.iter().any(|flow| engine.log(*flow).end.is_none())
+        });
+        for flow in live {
+            let log = world.engine.log(flow);
+            assert!(log.is_complete(), "buffers of {buffer}: {} octets, {:?}", log.octets, log.end);
+        }
+        eprintln!("buffers of {buffer}: {most} octets wait at the most, over at {:?}", world.engine.now());
+        assert!(most <= POOL.max(42 * each + pool), "buffers of {buffer}: {most} octets");
+        assert!(each > 16_384 || most <= POOL, "buffers of {buffer}: {most} octets");
+    }
 }
 
 #[test]
