@@ -170,7 +170,8 @@ fn no_pool_and_no_marks_let_a_reader_wait_for_ever() {
             let ReadOutcome::Data(octets) = pair.read(NOW, other(near[0]), &mut buf) else {
                 panic!("{got} of {written} octets with a pool of {pool} and {marks:?}");
             };
-            (got, turns) = (got + octets, turns + 1);
+            got += octets;
+            turns += 1;
             // The writer goes on only when it is told.
             if events(&mut pair).contains(&FlowEvent::Writable(near[0])) {
                 written += pair.write(NOW, near[0], &data[written..]);

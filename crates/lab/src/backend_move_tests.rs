@@ -145,9 +145,9 @@ fn what_is_in_flight_arrives_where_there_is_no_gap() {
         cable.forward.delay = Span::from_millis(500);
     }
     scenario.moves[0].gap = Span::ZERO;
+    // real time: 7 s, the run's own
     scenario.duration = Span::from_secs(7);
     let _guard = ONE_AT_A_TIME.lock();
-    // real time: 7 s, the run's own
     let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "at-once");
     let raw = raw.unwrap();
     raw.notes.iter().for_each(|note| eprintln!("note: {note}"));

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::CableConfig;
+use wavelane_door::{PairConfig, pool_parts};
 use wavelane_gateway::PeerId;
 use wavelane_run::{Backend, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
@@ -141,12 +142,13 @@ fn loss_on_the_near_side_costs_its_own_round_trip_only() {
 #[test]
 fn the_least_pool_carries_beside_readers_that_stopped() {
     const POOL: usize = 1 << 20;
-    let (pool, memory) = wavelane_door::pool_parts(POOL);
+    let (pool, memory) = pool_parts(POOL);
     for buffer in [16 << 10, 512 << 10, POOL, 4 * POOL, 1 << 30] {
         let tcp = TcpConfig { nagle: false, receive_buffer: buffer, send_buffer: buffer, ..TcpConfig::default() };
         let each = 4 * memory_own([&tcp]);
         let mut proxy = ProxyConfig::new(tcp);
-        (proxy.pair.room, proxy.pair.flows_max, proxy.pair.pool, proxy.memory) = (128 << 10, 8_000, pool, memory);
+        proxy.pair = PairConfig { room: 128 << 10, flows_max: 8_000, pool };
+        proxy.memory = memory;
         let mut world = World::with(Some(proxy), far(), near());
         let ever = Some((Instant::ZERO, secs(1_000)));
         for n in 0..40 {
