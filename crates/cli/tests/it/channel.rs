@@ -128,7 +128,8 @@ fn channels_of_a_mobile_are_dead_while_it_is_elsewhere() {
         let running = Running::start_named(&args, to, name);
         let listen = std::net::SocketAddr::from(([127, 0, 0, 1], running.2));
         // real time: 0.05 s, long after the first move and long before the second; then 0.4 s where nothing is to come
-        std::thread::sleep(Duration::from_millis(50));
+        called.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert!(called.recv_from(&mut [0; 16]).is_err());
         let came = (0..20u32).any(|number| {
             caller.send_to(&number.to_be_bytes(), listen).unwrap();
             called.set_read_timeout(Some(Duration::from_millis(if crosses { 500 } else { 20 }))).unwrap();
