@@ -46,15 +46,15 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Serves `pages` by path (the flow's name) at `address` inside `ns`; accepted sockets use `control`.
+    /// Serves `pages` by path (the flow's name) at `address` inside `ns`; accepted sockets use `control` and may hold `unsent` bytes not yet sent.
     pub(crate) fn start(
         ns: &Netns,
         address: SocketAddr,
-        control: &str,
+        (control, unsent): (&str, u32),
         pages: BTreeMap<String, Page>,
         epoch: Epoch,
     ) -> Result<Self, LabError> {
-        let listener = sockets::listen(ns, address, control)?;
+        let listener = sockets::listen_holding(ns, address, control, unsent)?;
         let active = Arc::new(AtomicUsize::new(0));
         let busy = Arc::clone(&active);
         let pages = Arc::new(pages);

@@ -8,10 +8,20 @@ use std::time::Duration;
 use wavelane_base::{Instant, Span};
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
+use wavelane_run::buffers;
+use wavelane_scenario::Scenario;
 
-/// Unsent bytes a sender's kernel may hold beyond what the congestion window allows (TCP_NOTSENT_LOWAT): enough to keep the link busy,
-/// little enough that the link's backpressure reaches the application.
-const NOTSENT_LOWAT: u32 = 128 << 10;
+/// Least unsent bytes a sender's kernel may hold beyond what the congestion window allows (TCP_NOTSENT_LOWAT): enough to keep the link
+/// busy, little enough that the link's backpressure reaches the application.
+const NOTSENT_MIN: u32 = 128 << 10;
+/// Where half of the path's product is more, that: over a satellite 128 KiB cost a BBR a fifteenth of its goodput.
+const NOTSENT_OF_PRODUCT: u64 = 2;
+
+/// Unsent bytes that the scenario's senders may hold.
+pub(crate) fn unsent(scenario: &Scenario) -> u32 {
+    let half = buffers::product(scenario) / NOTSENT_OF_PRODUCT;
+    u32::try_from(half).unwrap_or(u32::MAX).max(NOTSENT_MIN)
+}
 /// Backlog of a listener.
 const BACKLOG: i32 = 64;
 /// Buffer of a probing socket: an outage of a minute must not block it.
@@ -37,11 +47,21 @@ fn socket(control: &str) -> std::io::Result<Socket> {
 
 /// A listener inside `ns`; sockets it accepts inherit the congestion control `control`.
 pub(crate) fn listen(ns: &Netns, address: SocketAddr, control: &str) -> Result<TcpListener, LabError> {
+    listen_holding(ns, address, control, NOTSENT_MIN)
+}
+
+/// The same, for senders that may hold so many unsent bytes.
+pub(crate) fn listen_holding(
+    ns: &Netns,
+    address: SocketAddr,
+    control: &str,
+    unsent: u32,
+) -> Result<TcpListener, LabError> {
     let control = control.to_owned();
     let made = ns.run(move || -> std::io::Result<TcpListener> {
         let socket = socket(&control)?;
         socket.set_reuse_address(true)?;
-        socket.set_tcp_notsent_lowat(NOTSENT_LOWAT)?;
+        socket.set_tcp_notsent_lowat(unsent)?;
         socket.set_write_timeout(Some(WRITE_PATIENCE))?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;

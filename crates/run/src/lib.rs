@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod buffers;
 mod command;
 mod draft;
 mod drive;

@@ -1,6 +1,5 @@
 //! The simulator as a place that runs scenarios.
 
-use crate::buffers;
 use crate::captures::Captures;
 use crate::door::OnPath;
 use crate::engine::{Engine, NodeId};
@@ -87,7 +86,7 @@ impl Backend for SimBackend {
         let mut shape = Shape::new(scenario);
         shape.is_2009 = stack.family == Family::Hop2009;
         shape.unsplit = stack.option == StackOption::Unsplit;
-        let needed = buffers::needed(scenario);
+        let needed = wavelane_run::buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let kind = stack.control.unwrap_or(TcpKind::Cubic);
         let proxy = |node| match stack.option {

@@ -6,7 +6,6 @@
 
 mod agenda;
 mod backend;
-mod buffers;
 mod bulk_room;
 mod captures;
 mod clock;

@@ -69,7 +69,8 @@ impl Run<'_> {
         }
         for (node, (address, pages)) in pages {
             let epoch = Arc::clone(&self.epoch);
-            self.http.push(Http::start(&self.world.nodes[node], address, &self.control_of(node), pages, epoch)?);
+            let sender = (&*self.control_of(node), sockets::unsent(self.scenario));
+            self.http.push(Http::start(&self.world.nodes[node], address, sender, pages, epoch)?);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 const BDP: usize = 20_000_000 / 8 / 10;
 
 /// 20 Mbit/s and 100 ms behind cables of 1 Gbit/s, with `air` and `timeline` as they are given.
-fn over(air: &str, timeline: &str) -> usize {
+fn scenario(air: &str, timeline: &str) -> Scenario {
     let text = format!(
         r#"
 title = "t"
@@ -32,7 +32,16 @@ from = "client"
 to = "server"
 {timeline}"#
     );
-    needed(&Scenario::parse(&text, Path::new(".")).unwrap())
+    Scenario::parse(&text, Path::new(".")).unwrap()
+}
+
+fn over(air: &str, timeline: &str) -> usize {
+    needed(&scenario(air, timeline))
+}
+
+#[test]
+fn a_paths_product_is_without_its_queue() {
+    assert_eq!(product(&scenario("queue = \"250 kB\"", "")), BDP as u64);
 }
 
 #[test]

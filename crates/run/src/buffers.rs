@@ -15,13 +15,26 @@ const TIMES: u64 = 2;
 
 /// Bytes that a buffer needs so that it limits no flow of the scenario: twice the bandwidth-delay product and queue of the
 /// path that holds most. Channels of infinite rate and queues without a stated limit count nothing.
-pub(crate) fn needed(scenario: &Scenario) -> usize {
-    let held = scenario.flows.iter().filter_map(|flow| held(scenario, flow)).max().unwrap_or(0);
-    usize::try_from(held.saturating_mul(TIMES).min(WINDOW_MAX)).unwrap_or(usize::MAX)
+pub fn needed(scenario: &Scenario) -> usize {
+    let held = scenario.flows.iter().filter_map(|flow| held(scenario, flow)).map(|held| held.product + held.queue);
+    usize::try_from(held.max().unwrap_or(0).saturating_mul(TIMES).min(WINDOW_MAX)).unwrap_or(usize::MAX)
+}
+
+/// Bytes that fill the longest and fastest path of a flow, queues apart.
+pub fn product(scenario: &Scenario) -> u64 {
+    let held = scenario.flows.iter().filter_map(|flow| held(scenario, flow)).map(|held| held.product);
+    held.max().unwrap_or(0).min(WINDOW_MAX)
+}
+
+/// What a path holds.
+struct Held {
+    /// Its bandwidth-delay product.
+    product: u64,
+    queue: u64,
 }
 
 /// The most that the path of a flow holds at any time of the run.
-fn held(scenario: &Scenario, flow: &Flow) -> Option<u64> {
+fn held(scenario: &Scenario, flow: &Flow) -> Option<Held> {
     let (source, sink) = flow.ends();
     let there = scenario.path(source, sink)?;
     let back = scenario.path(sink, source)?;
@@ -31,7 +44,8 @@ fn held(scenario: &Scenario, flow: &Flow) -> Option<u64> {
     let rate = hops.iter().filter_map(|hop| hop.fastest).min()?;
     // A hop that is never slower than the bottleneck has no queue of ours.
     let queue: u64 = hops.iter().filter(|hop| hop.slowest.is_some_and(|r| r <= rate)).map(|hop| hop.queue).sum();
-    Some(rate.octets_in(delay(&hops) + delay(&returns)).get().saturating_add(queue))
+    let product = rate.octets_in(delay(&hops) + delay(&returns)).get().min(WINDOW_MAX);
+    Some(Held { product, queue: queue.min(WINDOW_MAX) })
 }
 
 /// What one direction of a channel is over the run.
