@@ -9,6 +9,8 @@ use wavelane_run::{Review, Treatment};
 use wavelane_scenario::{Scenario, Sweep, is_scenario, line_of_clause};
 
 const EXAMPLES: &str = include_str!("examples/check.txt");
+/// Characters shown of a title.
+const TITLE_SHOWN: usize = 200;
 
 /// Arguments of `wavelane check`.
 #[derive(Args)]
@@ -61,7 +63,8 @@ fn sweep(file: &Path) -> Result<String, Failure> {
 
 /// What the scenario holds and what each place would make of it.
 fn describe(file: &str, text: &str, scenario: &Scenario) -> String {
-    let mut out = format!("{file}: scenario in order: {}\n", scenario.title);
+    let title = wavelane_base::text::line(&scenario.title, TITLE_SHOWN);
+    let mut out = format!("{file}: scenario in order: {title}\n");
     let _ = writeln!(
         out,
         "{}, {}, {}, {}; at most {} per stack",

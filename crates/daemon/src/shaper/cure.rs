@@ -45,6 +45,10 @@ const CLOSING: Span = Span::from_secs(1);
 const LOOK_EVERY: Span = Span::from_millis(20);
 /// A longer log is not looked into, and stays.
 const LOG_MAX: u64 = 16 << 20;
+/// A longer note of a process is none.
+const NOTE_MAX: u64 = 64;
+/// How a file that was made here begins: another's shaper is not taken back, however alike.
+const MADE: &str = "# Made by `wavelane cure`;";
 /// The variable that may name the program `wavelaned`.
 const PROGRAM: &str = "WAVELANED";
 
@@ -92,7 +96,7 @@ pub fn propose(wishes: &[Wish]) -> Vec<Proposed> {
 
 /// The proposed file. With a reflector the rates follow the link.
 pub fn file_text(all: &[Proposed], reflector: Option<Target>) -> String {
-    let mut text = String::from("# Made by `wavelane cure`; `wavelane cure --undo` takes it back.\n");
+    let mut text = format!("{MADE} `wavelane cure --undo` takes it back.\n");
     let words = |rate: Rate| format!("{} kbit/s", rate.as_bps() / 1_000);
     for one in all {
         let _ = writeln!(text, "\n[[shaper]]\ninterface = \"{}\"", one.interface);
@@ -287,7 +291,7 @@ fn remove_files(file: &Path) {
     };
     let (pid, log) = (beside(file, "pid"), beside(file, "log"));
     for (path, ours) in [
-        (file, &config::is_shaper as &dyn Fn(&str) -> bool),
+        (file, &was_made as &dyn Fn(&str) -> bool),
         (&pid, &|text: &str| text.trim().parse::<u32>().is_ok()),
         (&log, &log::is_log),
     ] {
@@ -295,6 +299,11 @@ fn remove_files(file: &Path) {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// Whether a file was made here. One that was edited has its first line still.
+fn was_made(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(MADE))
 }
 
 /// Whether process `pid` is the daemon of `file` here. A process that has ended has no command line.
@@ -323,7 +332,8 @@ fn is_here(pid: u32, file: &Path) -> bool {
 /// The daemon of `file`: the one that was noted, or, if its starter was killed before the note, the one found among all
 /// processes.
 fn daemon_of(file: &Path) -> Option<u32> {
-    let noted = fs::read_to_string(beside(file, "pid")).ok().and_then(|text| text.trim().parse().ok());
+    let note = files::read_small(&beside(file, "pid"), NOTE_MAX).unwrap_or_default();
+    let noted = std::str::from_utf8(&note).ok().and_then(|text| text.trim().parse().ok());
     let all = || fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids = noted.into_iter().chain(all().filter_map(|entry| entry.file_name().to_str()?.parse().ok()));
     pids.find(|pid| is_ours(*pid, file))
@@ -351,11 +361,17 @@ pub fn undo(file: &Path) -> Result<(), CommandError> {
         )));
     }
     // One that was edited and is wrong now is to be taken back all the same.
-    let is_shaper =
-        |text: String| config::is_shaper(&text) && !has_table(&text, "gateway") && !has_table(&text, "proxy");
-    if !crate::load::read_text(&file).is_ok_and(is_shaper) {
+    let is_shaper = |text: &str| config::is_shaper(text) && !has_table(text, "gateway") && !has_table(text, "proxy");
+    let text = crate::load::read_text(&file).unwrap_or_default();
+    if !is_shaper(&text) {
         let file = file.display();
         return Err(CommandError::Cure(format!("there is nothing to take back: {file} is no file of a shaper")));
+    }
+    if !was_made(&text) {
+        let file = file.display();
+        return Err(CommandError::Cure(format!(
+            "{file} was not made by `wavelane cure`, for the line '{MADE} ...' is missing: end its wavelaned and remove it yourself"
+        )));
     }
     if let Some(pid) = daemon_of(&file) {
         let refused = |e| CommandError::Cure(format!("cannot stop process {pid}: {e}; run this as root"));
@@ -437,6 +453,13 @@ mod tests {
         fs::write(&file, "[[shaper]]\n[gateway]\nname = \"x\"\n").expect("a file");
         assert!(undo(&file).is_err() && file.exists());
         assert!(apply(&file, "", &|_| ()).is_err_and(|e| e.to_string().contains("--undo")));
+        // An operator's own is not taken back, neither its note nor its process.
+        let pid = folder.join("other.pid");
+        fs::write(&file, "# by hand\n[[shaper]]\ninterface = \"eth0\"\n")
+            .and_then(|()| fs::write(&pid, "1\n"))
+            .expect("files");
+        assert!(undo(&file).is_err_and(|why| why.to_string().contains("was not made by")));
+        assert!(file.exists() && pid.exists());
         fs::remove_dir_all(&folder).expect("the folder");
     }
 
@@ -452,7 +475,8 @@ mod tests {
             assert!(!foreign.exists());
             fs::remove_file(taken).expect("the link");
         }
-        fs::write(&file, "[[shaper]]\n").and_then(|()| fs::write(&log, "a diary")).expect("files");
+        let made = file_text(&propose(&[wish(300.0, 5e6, false)]), None);
+        fs::write(&file, made).and_then(|()| fs::write(&log, "a diary")).expect("files");
         fs::write(&pid, "7\n").expect("a file");
         remove_files(&file);
         assert_eq!([&file, &log, &pid].map(|path| path.exists()), [false, true, false], "a diary is not ours");

@@ -65,8 +65,10 @@ impl<'a> Listed<'a> {
             ("local", Some(device)) => plain && wanted.contains(format!("local {network} dev {device}").as_str()),
             ("", Some(device)) => plain && wanted.contains(format!("{network} dev {device}").as_str()),
             ("throw", _) => plain && wanted.contains(format!("throw {network}").as_str()),
+            // Another's metric would be preferred to ours.
             ("unreachable", _) => {
-                metric.is_some() && wanted.contains(format!("unreachable {network} {REFUSING}").as_str())
+                let refusing = metric.is_some_and(|metric| format!("metric {metric}") == REFUSING);
+                refusing && wanted.contains(format!("unreachable {network} {REFUSING}").as_str())
             }
             _ => false,
         }
@@ -78,5 +80,26 @@ impl<'a> Listed<'a> {
             words.extend(value.map(|value| format!(" {key} {value}")));
         }
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusing_route_of_another_metric_is_not_ours() {
+        let ours = format!("unreachable 10.3.0.0/24 {REFUSING}");
+        let wanted = BTreeSet::from([ours.as_str()]);
+        for (line, is_ours) in [
+            ("unreachable 10.3.0.0/24 metric 65535", true),
+            ("unreachable 10.3.0.0/24 dev lo metric 65535 pref medium", true),
+            ("unreachable 10.3.0.0/24 metric 1", false),
+            ("unreachable 10.3.0.0/24", false),
+            ("unreachable 10.4.0.0/24 metric 65535", false),
+        ] {
+            let route = Listed::parse(Family::V4, line).expect("a route");
+            assert_eq!(route.is_in(&wanted), is_ours, "{line}");
+        }
     }
 }
